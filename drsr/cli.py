@@ -48,7 +48,7 @@ _EXTRA_OF = {
     "httpx": "proxy",
     "uvicorn": "proxy",
 }
-"""Which extra brings a third-party package, for the hint when it is missing."""
+"""The extra that brings each third-party package, for the hint when it is missing."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -82,7 +82,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """All commands, the offline ones included; nothing heavy is imported for it."""
+    """Return the parser of all commands, the offline ones included; nothing heavy is imported for it."""
     from drsr.commands import doctor, policy, prune, receipts, wrap
     from drsr.commands.backbone import add_commands as add_backbone_commands
     from drsr.commands.overview import overview
@@ -122,7 +122,7 @@ def _accept_debug_behind(commands: Commands) -> None:
 
 
 def read_document(path: str) -> tuple[bytes, str]:
-    """A file's bytes (standard input for `-`) and the name to show in complaints."""
+    """Return a file's bytes (standard input for `-`) and the name to show in complaints."""
     if path == "-":
         if sys.stdin is None:
             raise InputError("there is no standard input")

@@ -180,7 +180,7 @@ class FeatureError(DrsrError):
 
 
 class EmptySpan(FeatureError):
-    """A candidate without a token of its own."""
+    """A candidate without a token."""
 
 
 class OutsideView(FeatureError):
@@ -309,7 +309,7 @@ class CatalogError(DrsrError):
 
 
 class CatalogUnreachable(CatalogError, InputError):
-    """No such database, no permission, locked, or not answering.
+    """The database does not exist, denies permission, is locked, or does not answer.
 
     `passing` says whether the same may well succeed in a moment: after a lock or a lost connection, not on a full disk.
     """

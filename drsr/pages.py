@@ -25,7 +25,7 @@ class Markup(str):
 
 
 class Cell(NamedTuple):
-    """A cell of a table with a style of its own."""
+    """A cell of a table with its own style."""
 
     content: object
     kind: str
@@ -33,7 +33,7 @@ class Cell(NamedTuple):
 
 
 def element(tag: str, *content: object, **attributes: str) -> Markup:
-    """An element with its content; `class_` is the attribute class, `aria_label` is aria-label."""
+    """Return an element with its content; `class_` is the attribute class, `aria_label` is aria-label."""
     named = "".join(f' {name.rstrip("_").replace("_", "-")}="{escape(text)}"' for name, text in attributes.items())
     return Markup(f"<{tag}{named}>{together(*content)}</{tag}>")
 
@@ -46,12 +46,12 @@ def together(*content: object) -> Markup:
 
 
 def items(texts: Iterable[object], **attributes: str) -> Markup:
-    """A list."""
+    """Return a list."""
     return element("ul", *(element("li", text) for text in texts), **attributes)
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> Markup:
-    """A table. Numbers are aligned right, and so is the head of a column with numbers only."""
+    """Return a table. Numbers are aligned right, and so is the head of a column with numbers only."""
     cells = [[_cell(value) for value in row] for row in rows]
     numeric = [bool(cells) and all(row[place].kind == "number" for row in cells) for place in range(len(head))]
     top = [
@@ -64,12 +64,12 @@ def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> Markup:
 
 
 def verdict(passed: bool, good: str = "passed", bad: str = "failed") -> Cell:
-    """A cell that says in a word, not by colour alone, how something came out."""
+    """Return a cell that says in a word, not by colour alone, how something came out."""
     return Cell(good, "verdict passed") if passed else Cell(bad, "verdict failed")
 
 
 def document(title: str, *content: object, kind: str = "") -> str:
-    """The whole page. `kind` is a class of its content: a page of wide tables is printed as `landscape`."""
+    """Return the whole page. `kind` is a class of its content: a page of wide tables is printed as `landscape`."""
     head = element(
         "head",
         Markup('<meta charset="utf-8">'),
@@ -84,7 +84,7 @@ def document(title: str, *content: object, kind: str = "") -> str:
 
 @cache
 def style() -> str:
-    """The style sheet of every page."""
+    """Return the style sheet of every page."""
     return files("drsr").joinpath("pages.css").read_text(encoding="utf-8")
 
 

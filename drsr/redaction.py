@@ -32,7 +32,7 @@ class Parts(NamedTuple):
 
 
 def redact(uri: str) -> str:
-    """The URI without user, password, query and fragment; paths come back as they are.
+    """Return the URI without user, password, query and fragment; paths come back as they are.
 
     Of databases the user's name stays, `postgresql://me:***@host/name`: it is no secret there, and often the mistake.
     """
@@ -40,7 +40,8 @@ def redact(uri: str) -> str:
 
 
 def without_userinfo(uri: str) -> tuple[str, str]:
-    """The URI without `user:password@`, and that text (without the @); paths and chained URIs come back as they are."""
+    """Return the URI without `user:password@`, and that text (without the @); paths and chained URIs come back as they
+    are."""
     parts = take_apart(uri)
     if len(links(uri)) > 1 or parts is None or not parts.userinfo:
         return uri, ""
@@ -48,7 +49,8 @@ def without_userinfo(uri: str) -> tuple[str, str]:
 
 
 def links(uri: str) -> list[str]:
-    """The URIs that a chain (`simplecache::s3://bucket/x`) is made of. A `::` in a password or a path is no link."""
+    """Return the URIs that a chain (`simplecache::s3://bucket/x`) is made of. A `::` in a password or a path is not a
+    link."""
     found: list[str] = []
     while bare := _BARE.match(uri):
         found.append(bare.group(1))
@@ -57,7 +59,7 @@ def links(uri: str) -> list[str]:
 
 
 def take_apart(uri: str) -> Parts | None:
-    """None for a path."""
+    """Return the parts of a URI; None for a path."""
     scheme, separator, rest = uri.partition("://")
     if not separator or scheme in _PATHS:
         return None

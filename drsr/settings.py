@@ -36,16 +36,16 @@ class Settings:
     backbone: str = "smollm2-135m"
     """Name of the language model that measures harm and gives features."""
     device: str = "cpu"
-    """Where it runs: `cpu`, `mps`, `cuda`, `cuda:1`."""
+    """Device that it runs on: `cpu`, `mps`, `cuda`, `cuda:1`."""
     dtype: str = "float32"
     """Number format it computes in: `float32`, `float16-mixed` (16-bit matrices between 32-bit activations, for GPUs),
     `bfloat16` or `float16`."""
     label_memory_mb: str = "8192"
-    """What measuring and featurizing may take of the device's memory above the loaded model, in each process."""
+    """Memory of the device that measuring and featurizing may take above the loaded model, in each process."""
     on_failure: str = ""
     """Whom to tell when a run fails: a webhook's URL, or a command, which is run without a shell."""
     lineage: str = ""
-    """Where every stage sends OpenLineage events: a URL, or the path of a file."""
+    """URL or file to which every stage sends OpenLineage events."""
     prices: str = ""
     """The prices of tokens: the path of a table by model, or four numbers for every model, per million tokens of input,
     cached input, cache write and output. Empty: the list prices that come with drsr."""
@@ -68,7 +68,7 @@ class Settings:
 
 
 def load_settings(directory: Path | None = None, environment: Mapping[str, str] | None = None) -> Settings:
-    """The settings for a working directory and an environment, by default those of this process."""
+    """Return the settings for a working directory and an environment, by default those of this process."""
     directory = (directory or Path.cwd()).absolute()
     environment = os.environ if environment is None else environment
     names = [field.name for field in fields(Settings)]
@@ -82,7 +82,7 @@ def load_settings(directory: Path | None = None, environment: Mapping[str, str] 
 
 
 def redacted(url: str) -> str:
-    """The same URL as it may be shown: without user, password, query and fragment."""
+    """Return the same URL as it may be shown: without user, password, query and fragment."""
     return redact(url)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 
 def table(headers: Sequence[str], rows: Sequence[Sequence[object]], indent: str = "  ") -> str:
-    """Columns as wide as their longest cell; numbers to the right, text to the left."""
+    """Return columns as wide as their longest cell; numbers to the right, text to the left."""
     cells = [[_cell(value) for value in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(headers, *cells, strict=True)]
     right = [
@@ -28,7 +28,8 @@ def table(headers: Sequence[str], rows: Sequence[Sequence[object]], indent: str 
 
 
 def printable(text: str, keep: str = "") -> str:
-    """The text without a character that could move a terminal's cursor, colour it or turn the reading direction."""
+    """Return the text without a character that could move a terminal's cursor, colour it or turn the reading
+    direction."""
     if text.isprintable():
         return text
     return "".join(character if character.isprintable() or character in keep else "?" for character in text)
@@ -40,14 +41,14 @@ _NUMBER = re.compile(r"[-+][\d.,]+%?(?: \[[-+\d.,% ]+\])?")
 
 
 def plain_cell(value: object) -> object:
-    """A cell of a CSV file that is opened as a sheet: text from strangers must not begin a formula there."""
+    """Return a cell of a CSV file that is opened as a sheet: text from strangers must not begin a formula there."""
     if not isinstance(value, str) or not value.startswith(_STARTS_A_FORMULA) or _NUMBER.fullmatch(value):
         return value
     return f"'{value}"
 
 
 def excerpt(text: str, length: int = 48) -> str:
-    """The beginning of a text on one line, without a character that could move a terminal's cursor."""
+    """Return the beginning of a text on one line, without a character that could move a terminal's cursor."""
     head = " ".join(text[: 4 * length].split())
     head = printable(head)
     return head if len(head) <= length else head[: length - 1] + "…"

@@ -57,7 +57,7 @@ def write_docs(
 
 
 def index_html(pages: Mapping[str, Page]) -> str:
-    """The index: what was judged, when, and how it came out."""
+    """Return the index: what was judged, when, and how it came out."""
     rows = []
     for dataset, page in pages.items():
         broken = sum(not rule["passed"] for rule in page["rules"])
@@ -72,16 +72,14 @@ def index_html(pages: Mapping[str, Page]) -> str:
         "Data Docs",
         tuple(pages),
         None,
-        _heading(
-            "Data Docs", kept, f"What is expected of the data, and whether it holds. Catalog: {', '.join(catalogs)}"
-        ),
+        _heading("Data Docs", kept, f"The rules for the data, and whether they hold. Catalog: {', '.join(catalogs)}"),
         table(("verdict", "dataset", "rules", "broken", "judged (UTC)"), rows),
         element("p", f"Not judged yet: {', '.join(absent)}.", class_="dim") if absent else None,
     )
 
 
 def dataset_html(page: Page, datasets: Sequence[str]) -> str:
-    """The page of a dataset: part by part, rule by rule."""
+    """Return the page of a dataset: part by part, rule by rule."""
     dataset = page["dataset"]
     sections = []
     for part in page["parts"]:
@@ -166,7 +164,7 @@ def _rule(rule: Mapping[str, Any]) -> tuple[Cell, ...]:
 
 
 def _offending(rows: Sequence[Mapping[str, Any]]) -> Markup | None:
-    """The first rows that break a rule, as a table of their own."""
+    """Return a table of the first rows that break a rule."""
     names = list(dict.fromkeys(name for row in rows for name in row))
     return table(names, [[str(row.get(name, "")) for name in names] for row in rows]) if rows else None
 
@@ -188,5 +186,5 @@ def _html(title: str, datasets: Sequence[str], current: str | None, *content: ob
         else element("a", name, href=to)
         for name, to in pages.items()
     ]
-    closing = "Judged by Great Expectations, shown by DRSR. This page loads nothing and calls nobody."
+    closing = "Judged by Great Expectations, shown by DRSR. This page loads nothing from elsewhere."
     return document(title, element("nav", *links), element("main", *content), element("footer", closing))

@@ -40,7 +40,7 @@ class Finding(NamedTuple):
     """Its parameters."""
     passed: bool
     detail: str
-    """What was found: how many rows, and the first that break it."""
+    """Finding: how many rows, and the first that break it."""
     rows: int
     offending: tuple[Mapping[str, Any], ...]
     """The first rows that break it."""
@@ -157,7 +157,7 @@ def _as_required(finding: Finding, required: Mapping[str, str], times: int) -> F
 
 
 def _raised(info: Any) -> str | None:
-    """The message of an exception inside the library, which tells them in two shapes."""
+    """Return the message of an exception inside the library, which reports them in two shapes."""
     if not info:
         return None
     if "raised_exception" in info:
@@ -193,6 +193,6 @@ def _spoken(record: Mapping[str, Any]) -> str:
 
 
 def value_text(value: Any) -> str:
-    """A value of a frame, for people."""
+    """Return a value of a frame, for people."""
     text = f"{value:.6g}" if isinstance(value, float) else str(value)
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"

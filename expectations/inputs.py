@@ -56,7 +56,7 @@ READ_FROM: dict[str, Tables] = {
     "calibration": (TrainingRun, CalibrationRun),
     "policy": (*_RUNS, DecisionState, Labeler, TrainingRun, CalibrationRun, PolicyRelease),
 }
-"""By dataset, or part of one that is judged apart."""
+"""By dataset, or by the part of a dataset that is judged separately."""
 _MADE_OF: dict[str, type[Table]] = {
     "trajectories": Trajectory,
     "states": DecisionState,
@@ -77,7 +77,7 @@ class Fingerprints:
         self._of: dict[str, str] = {}
 
     def of(self, dataset: str) -> str:
-        """SHA-256 over every row of the tables that a dataset is read from, and the tables of the corpora."""
+        """Return the SHA-256 over every row of the tables that a dataset is read from, and of the corpora's tables."""
         tables = READ_FROM[dataset]
         with self._catalog.reading() as connection:
             for table in tables:

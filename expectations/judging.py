@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 DATASETS = ("trajectories", "states", "labels", "features", "splits", "calibration", "policy")
 
 AFTER = {stage.name: stage.judged for stage in STAGES}
-"""What each stage changed and is judged after it: datasets, or parts of one such as `splits.reads`."""
+"""Datasets, or parts of one such as `splits.reads`, that each stage changes and that are judged after it."""
 
 
 _APART = "splits"
@@ -83,14 +83,14 @@ def write_pages(docs: Path, findings: Sequence[Finding], location: str) -> None:
 def find(
     catalog: Catalog, artifacts: ArtifactStore, datasets: Sequence[str] = DATASETS, kept: Kept | None = None
 ) -> list[Finding]:
-    """The same with all that is known of each rule: parameters, rows, the first rows that break it.
+    """Return the same with all that is known of each rule: parameters, rows, the first rows that break it.
 
     `splits.reads` names a part of a dataset: its rules alone are judged, and its frame alone is read. With `kept`, what
     passed before is not judged again while the rows it is read from and the code are the same to the byte.
     """
     for dataset in whole(datasets):
         if dataset not in DATASETS:
-            raise SettingsError(f"{dataset!r} is no dataset", hint=f"one of {', '.join(DATASETS)}")
+            raise SettingsError(f"{dataset!r} is not a dataset", hint=f"one of {', '.join(DATASETS)}")
     # Great Expectations takes seconds to import; whoever only reads names from here does not pay for it.
     import drsr.expectations.library  # noqa: F401 - says first what to install
     from drsr.expectations.inputs import Fingerprints
@@ -171,14 +171,14 @@ def verdict(finding: Finding, not_computed: str = "") -> Verdict:
 
 
 def present(catalog: Catalog) -> tuple[str, ...]:
-    """The datasets that hold anything yet."""
+    """Return the datasets that hold anything yet."""
     from drsr.expectations.inputs import holds_any
 
     return tuple(dataset for dataset in DATASETS if holds_any(dataset, catalog))
 
 
 def require(verdicts: Sequence[Verdict]) -> None:
-    """ExpectationFailed if a rule is broken, or if there is no verdict at all."""
+    """Raise ExpectationFailed if a rule is broken, or if there is no verdict at all."""
     if not verdicts:
         raise ExpectationFailed("nothing was judged", hint=f"name a dataset: {', '.join(DATASETS)}")
     broken = [found for found in verdicts if not found.passed]

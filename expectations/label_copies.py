@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from scipy.stats import rankdata
 
 MINIMUM = 14
-"""So many different things can be ordered in 14! ways: that one of 1,000 columns has the order of one of ten labels, or
-its reverse, by chance, happens less than once in a million times. Fewer say nothing."""
+"""Number of different values. They can be ordered in 14! ways, so by chance one of 1,000 columns has the order of one
+of ten labels, or its reverse, less than once in a million times. Fewer prove nothing."""
 
 
 class Agreement(NamedTuple):
@@ -25,15 +25,15 @@ class Agreement(NamedTuple):
     correlation: NDArray[np.float64]
     """Absolute rank correlation, from 0 to 1."""
     label: list[str]
-    """Which label; empty where none could be compared."""
+    """Name of the label; empty if none could be compared."""
     labels: int
-    """How many labels were compared."""
+    """Number of labels that were compared."""
     rows: int
-    """How many rows had one of them."""
+    """Number of rows that had one of them."""
 
 
 def rank_agreement(features: NDArray[Any], labels: Mapping[str, NDArray[Any]], states: Sequence[Hashable]) -> Agreement:
-    """The largest rank correlation of each column of `features` [rows, columns] with any of the labels [rows].
+    """Return the largest rank correlation of each column of `features` [rows, columns] with any of the labels [rows].
 
     `states` says whose row it is. Rows without the label (NaN) do not count. A label with too few values to have an
     order is left out, and so is a feature that is constant.
@@ -58,7 +58,7 @@ def rank_agreement(features: NDArray[Any], labels: Mapping[str, NDArray[Any]], s
 def split_agreement(
     features: NDArray[Any], labels: Mapping[str, NDArray[Any]], states: Sequence[Hashable], splits: Sequence[str]
 ) -> Agreement:
-    """The same over all rows together and over each split's rows alone: a copy may be in one split only."""
+    """Return the same over all rows together and over each split's rows alone: a copy may be in one split only."""
     found = rank_agreement(features, labels, states)
     side = np.asarray(splits, dtype=object)
     for split in dict.fromkeys(splits):

@@ -1,4 +1,4 @@
-"""Great Expectations, imported late and quietly, in a context that calls nobody.
+"""Great Expectations, imported late and quietly, in a context that contacts nobody.
 
 Importing it takes seconds, so only what judges does. Whoever needs a name of the library takes it from here: its own
 imports warn, and warnings are errors to us.
@@ -47,7 +47,7 @@ __all__ = [
 
 
 def quiet_context() -> EphemeralDataContext:
-    """A context in memory: no files, no pages of its own, no progress bars, no events."""
+    """Return a context in memory, without files, pages, progress bars or events."""
     stores = InMemoryStoreBackendDefaults(init_temp_docs_sites=False)
     context = gx.get_context(mode="ephemeral", project_config=DataContextConfig(store_backend_defaults=stores))
     context.variables.progress_bars = {"globally": False}

@@ -17,12 +17,13 @@ class Rule(NamedTuple):
     """A rule that a frame must keep."""
 
     name: str
-    """For people, and what verdicts are known by; unique in its suite."""
+    """Name for people, by which verdicts are found; unique in its suite."""
     expectation: Expectation
     hint: str
-    """What to do when it is broken; {column} stands for the first offending row's value of a column that names it."""
+    """Advice for when it is broken; {column} is replaced by the first offending row's value of the column of that
+    name."""
     says: Callable[[pd.DataFrame], str] | None = None
-    """What a verdict tells besides the number of rows, where that alone does not say what was looked at."""
+    """Words that a verdict adds to the number of rows, if that alone does not say what was looked at."""
     needs_text: bool = False
     """Whether it is judged by the texts of runs: those that were imported without theirs are then left out."""
 
@@ -39,7 +40,7 @@ class Part(NamedTuple):
 
 
 class Suite(NamedTuple):
-    """All that is expected of a dataset."""
+    """Everything that is expected of a dataset."""
 
     dataset: str
     about: str

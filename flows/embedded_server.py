@@ -34,7 +34,7 @@ class ServerNotStarted(DrsrError):
 
 @contextmanager
 def embedded_server(home: Path, meanwhile: Callable[[], object] = lambda: None) -> Iterator[str]:
-    """The API's URL of a server that keeps its database, and its log, in a folder.
+    """Run a server that keeps its database and its log in a folder; give its API's URL.
 
     It takes seconds to start; `meanwhile` is called in them.
     """
@@ -60,7 +60,8 @@ def embedded_server(home: Path, meanwhile: Callable[[], object] = lambda: None) 
 
 @contextmanager
 def with_embedded_server(home: Path, meanwhile: Callable[[], object] = lambda: None) -> Iterator[None]:
-    """Within the block, flows of this process run on a server of their own. Once per process: Prefect keeps clients."""
+    """Run the flows of this process on their own server within the block. Once per process, because Prefect keeps
+    clients."""
     from prefect.events.worker import EventsWorker
     from prefect.logging.handlers import APILogWorker
     from prefect.settings import PREFECT_API_URL, PREFECT_FLOWS_HEARTBEAT_FREQUENCY, temporary_settings

@@ -28,13 +28,13 @@ def judge_after(stage: str, docs: str | None) -> int:
 
 @task(name="write-data-docs", **BETWEEN_STAGES)
 def write_docs(docs: str) -> None:
-    """The pages about everything that is there."""
+    """Write the pages about all datasets that hold anything."""
     with opened() as place:
         judge(place.catalog, place.artifacts, present(place.catalog), Path(docs), kept_here())
 
 
 def judged(place: Place, stage: str, docs: str | None) -> tuple[list[dict[str, Any]], Exception | None]:
-    """A row per rule, and the error if one is broken; then the pages show it, where pages are wanted."""
+    """Return a row per rule, and the error if one is broken, which the pages then show if pages are wanted."""
     verdicts = judge(place.catalog, place.artifacts, AFTER[stage], kept=kept_here())
     rows = [found.row for found in verdicts]
     try:

@@ -51,7 +51,8 @@ RETRIES: dict[str, Any] = {
 
 
 def patiently(call: Callable[[], Value], pause: Callable[[float], None] = time.sleep) -> Value:
-    """The same for a call that is no task: what watches over flow runs, and must outlive what they outlive."""
+    """Do the same for a call that is not a task, such as one that watches over flow runs and must outlive what they
+    outlive."""
     for delay in DELAYS:
         try:
             return call()

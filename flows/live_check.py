@@ -76,7 +76,8 @@ def measure_again(
 
 
 def compare(here: Path, there: Path) -> Agreement:
-    """The states of one folder of exports with the same states in another. A state that is not there is an error."""
+    """Compare the states of one folder of exports with the same states in another. A state that is not there is an
+    error."""
     sets = changed = 0
     harm = features = 0.0
     labels, values = (_rows(place_of(there, stage)) for stage in STAGES)

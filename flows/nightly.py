@@ -166,7 +166,7 @@ def too_few_labels(refreshed: Refreshed, wanted: int | str) -> str | None:
 
 @task(name="look-at-the-data", **BETWEEN_STAGES)
 def look_at_the_data(refreshed: Refreshed) -> str | None:
-    """A stamp of all that this refresh is made from."""
+    """Return a stamp of all that this refresh is made from."""
     with opened() as place:
         return stamp(place.catalog, load_params(), refreshed)
 
@@ -219,7 +219,7 @@ def shown_if_it_fails(docs: str | None) -> Iterator[None]:
 
 
 def _write_dashboard(docs: str) -> None:
-    """Write the dashboard. What the night made is whole, and a failure is told: no page stands in the way of either."""
+    """Write the dashboard. A page that fails spoils neither the night's results nor the notice of a failure."""
     try:
         write_dashboard(docs)
     except DrsrError as error:

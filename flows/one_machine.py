@@ -18,7 +18,7 @@ from drsr.cli import exit_code
 from drsr.errors import DrsrError, ExpectationFailed, NothingThere, ReleaseRefused, SettingsError, SourceUnreachable
 
 HOME = Path("var", "prefect")
-"""Where the embedded server keeps its runs, below the working directory. `prefect server start` with this as
+"""Folder below the working directory in which the embedded server keeps its runs. `prefect server start` with this as
 PREFECT_HOME shows them."""
 _CHECKS = (ReleaseRefused, ExpectationFailed, NothingThere, SourceUnreachable)
 _EXAMPLES = """\
@@ -29,7 +29,8 @@ examples:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Exit codes as of `drsr`: 0 done, 1 a check failed, 2 bad usage or input, 3 a fault of our own or to try again.
+    """Run a night. Exit codes are those of `drsr`: 0 done, 1 a check failed, 2 bad usage or input, 3 our fault, or try
+    again.
 
     A place to read runs from that is away is 1: what was asked is right, and the feed is not.
     """
@@ -115,7 +116,7 @@ def _load_stages() -> None:
 
 @contextmanager
 def _server(home: Path) -> Iterator[None]:
-    """The server that is configured; else one of our own, quiet, for as long as the block lasts."""
+    """Use the configured server, or else a quiet one of ours for as long as the block lasts."""
     from prefect.settings import PREFECT_API_URL
 
     if PREFECT_API_URL.value():

@@ -74,7 +74,7 @@ class Days(_Parameters):
         return self
 
     def each(self) -> Iterator[datetime.date]:
-        """Every day, in order."""
+        """Yield every day, in order."""
         for number in range((self.until - self.since).days + 1):
             yield self.since + datetime.timedelta(days=number)
 
@@ -96,8 +96,8 @@ class FanOut(_Parameters):
     """The way label and featurize are spread over processes and workers."""
 
     over: Literal["processes", "work-pool", "dask"] = "processes"
-    """`processes` of this machine; `work-pool`: shards as flow runs of their own, taken by whatever workers poll the
-    pool; `dask`: shards as tasks on a Dask cluster."""
+    """`processes` of this machine; `work-pool`: shards as separate flow runs, taken by whatever workers poll the pool;
+    `dask`: shards as tasks on a Dask cluster."""
     processes: Count = 1
     """Of this machine; also the size of a Dask cluster that is started for this run."""
     states_per_shard: Count = 200
@@ -115,7 +115,7 @@ HERE = FanOut()
 
 
 def of_day(location: Location, day: datetime.date) -> Location:
-    """The location of one day; its URI must have a place for it."""
+    """Return the location of one day; its URI must have a place for it."""
     if DATE not in location.uri:
         raise ValueError(f"{location.uri!r} has no {DATE} in it, so every day would be read at the same place")
     if location.source is None:

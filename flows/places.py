@@ -26,12 +26,13 @@ __all__ = ["Place", "only_night", "opened", "patiently_opened"]
 
 NIGHT = "night"
 WAIT_SECONDS = LEASE_SECONDS + 10
-"""How long a night waits for another: by then one whose machine is gone has lost its claim."""
+"""Seconds that a night waits for another: by then one whose machine is gone has lost its claim."""
 
 
 @contextmanager
 def patiently_opened() -> Iterator[Place]:
-    """The same outside of a task, which would be tried again: a catalog that does not answer at first is waited for."""
+    """Do the same outside of a task, which would be tried again: a catalog that does not answer at first is waited
+    for."""
     with ExitStack() as stack:
         yield patiently(lambda: stack.enter_context(opened()))
 

@@ -73,7 +73,7 @@ def changed() -> dict[str, Any]:
 
 
 def require_repository(repository: Path) -> None:
-    """InputError if the folder is not one whose dvc.yaml has the stages."""
+    """Raise InputError unless the folder's dvc.yaml has the stages."""
     for name in (".dvc", DVC_FILE, PARAMS_FILE):
         if not (repository / name).exists():
             raise InputError(

@@ -19,8 +19,8 @@ from drsr.offline.stages import HOUR, STAGES
 TIMEOUTS = {stage.name: stage.seconds for stage in STAGES}
 """Seconds after which a stage is given up. What it recorded stays; the next run goes on from there."""
 BETWEEN_STAGES: dict[str, Any] = RETRIES | {"timeout_seconds": 2 * HOUR}
-"""For every task between two stages: judging, recording. A flow of several stages has no limit of its own: Prefect
-interrupts what hangs only where a single limit is at work, and would leave a stage inside of it waiting for ever."""
+"""For every task between two stages: judging, recording. A flow of several stages has no limit: Prefect interrupts what
+hangs only where a single limit is at work, and would leave a stage inside of it waiting for ever."""
 GPU = "gpu"
 """Tag of every task that loads the language model: `prefect concurrency-limit create gpu 1` allows one at a time."""
 _SECONDS = re.compile(r"([\d.]+) second")

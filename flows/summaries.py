@@ -20,7 +20,7 @@ from drsr.offline.store.kept import kept_here
 
 DASHBOARD = "dashboard.html"
 Results = Mapping[str, Mapping[str, Any]]
-"""What each stage said, by stage."""
+"""Lines that each stage printed, by stage."""
 
 
 def show_plot(key: str, png: bytes, description: str) -> None:
@@ -60,7 +60,7 @@ def left_out(ingested: Mapping[str, Any]) -> list[str]:
 
 
 def stage_rows(results: Results, seconds: Mapping[str, float]) -> list[dict[str, Any]]:
-    """A row per stage."""
+    """Return a row per stage."""
     return [
         {"stage": stage, "did": said(stage, result), "seconds": round(seconds.get(stage, 0.0), 1)}
         for stage, result in results.items()
@@ -68,7 +68,7 @@ def stage_rows(results: Results, seconds: Mapping[str, float]) -> list[dict[str,
 
 
 def policy_rows(results: Results) -> list[dict[str, Any]]:
-    """A row per number, on validation and, where it was evaluated, on test."""
+    """Return a row per number, on validation and, where it was evaluated, on test."""
     found = results.get("calibrate", {})
     names = ("max_cardinality", "uncertainty_coefficient", "risk_threshold", "unsafe_rate", "mean_harm", "mean_removal")
     rows = [{"split": "validation", "number": name, "value": found[name]} for name in names if name in found]

@@ -35,7 +35,8 @@ class Wishes:
 
 
 def pages_in(docs: str) -> str | None:
-    """SHA-256 of the first of the pages about the data, which counts the broken rules; None where it is not there."""
+    """Return the SHA-256 of the first of the pages about the data, which counts the broken rules; None where it is not
+    there."""
     try:
         return hashlib.sha256((Path(docs) / "index.html").read_bytes()).hexdigest()
     except FileNotFoundError:

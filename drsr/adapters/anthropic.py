@@ -23,7 +23,7 @@ except ImportError as error:
     raise MissingExtra("anthropic", "anthropic", needed_for="the adapter of the Anthropic SDK") from error
 
 C = TypeVar("C")
-"""The SDK's clients have no public class in common: those of Bedrock and Vertex are no `Anthropic`."""
+"""The SDK's clients have no public class in common: those of Bedrock and Vertex are not `Anthropic`."""
 
 
 def prune_with(policy: AnyPolicy, client: C, **options: Unpack[Options]) -> C:

@@ -37,7 +37,7 @@ class Wire(Protocol[B, A]):
     """Requests and answers of one kind."""
 
     def offered(self, body: B) -> B | None:
-        """Return the request with the tool; None if the request has no tools of its own, or if a call could not be
+        """Return the request with the tool; None if the request has no other tools, or if a call could not be
         answered."""
 
     def calls(self, answer: A) -> Sequence[ToolCall]:

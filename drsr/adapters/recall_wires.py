@@ -166,7 +166,7 @@ def _response_calls(answer: dict[str, Any]) -> list[ToolCall]:
 
 
 def _response_exchange(answer: dict[str, Any], results: Sequence[tuple[str, str]]) -> list[Any]:
-    """Raise RequestError if there is also a call that is not a function, because its output has a form of its own."""
+    """Raise RequestError if there is also a call that is not a function, because its output has another form."""
     kinds = {item.get("call_id"): item["type"] for item in answer["output"]}
     if any(kinds[call_id] != "function_call" for call_id, _ in results):
         raise RequestError("a call that is not a function's", where="a response that recalls")

@@ -45,7 +45,7 @@ class Branch(NamedTuple):
     """A branch's share of the new tokens of a forward."""
 
     rows: slice
-    """Which of the new tokens are its own: of their sequence, what comes after them in a row of a batch is nobody's."""
+    """The new tokens that are its own. In a row of a batch, tokens after those of its sequence belong to nobody."""
     start: int
     """The position of the first of them: it attends over all that was written before that position, and over itself."""
     layers: frozenset[int] = frozenset()
@@ -124,7 +124,8 @@ def causal_attention(
     scaling: float | None = None,
     **settings: Any,
 ) -> tuple[torch.Tensor, None]:
-    """The attention interface of transformers: query [1, heads, new, dim], key and value [1, kv_heads, length, dim].
+    """Implement the attention interface of transformers: query [1, heads, new, dim], key and value [1, kv_heads,
+    length, dim].
 
     The result is [1, new, heads, dim]. The queries are those of the last `new` positions. In a forward of branches key
     and value are those of the new tokens only, and there may be several rows of them in place of the 1.

@@ -42,7 +42,7 @@ class BackboneEntry(NamedTuple):
     where: str
     """The folder with its files if it is on this machine, else where it comes from."""
     fetched: bool | None
-    """None for a form of name that stands for many models."""
+    """None for a form of name that covers many models."""
     size: int | None
     """Bytes on this machine, if it is on this machine."""
     licence: str
@@ -83,27 +83,28 @@ def load_tokenizer(name: str) -> TokenizerAndWindow:
 
 
 def read_tokenizer_file(name: str) -> bytes:
-    """The content of a backbone's tokenizer.json; the scripted double has none."""
+    """Return the content of a backbone's tokenizer.json; the scripted double has none."""
     if name == SCRIPTED:
         raise BackboneError(f"the backbone {name!r} has no {TOKENIZER_FILE}", hint="name a language model")
     return (_folder(name, tokenizer_only=True) / TOKENIZER_FILE).read_bytes()
 
 
 def load_config(name: str) -> Any | None:
-    """The settings of a backbone as transformers reads them, without its weights; None for the scripted double."""
+    """Return the settings of a backbone as transformers reads them, without its weights; None for the scripted
+    double."""
     if name == SCRIPTED:
         return None
     return read_settings(_folder(name, tokenizer_only=False))
 
 
 def read_config_file(name: str) -> bytes | None:
-    """The content of a backbone's config.json; None for the scripted double, or if it has no such file."""
+    """Return the content of a backbone's config.json; None for the scripted double, or if it has no such file."""
     path = None if name == SCRIPTED else _folder(name, tokenizer_only=False) / CONFIG_FILE
     return path.read_bytes() if path is not None and path.exists() else None
 
 
 def identity_of(name: str) -> str:
-    """The identity that the backbone will have when it is loaded: quick, and without torch."""
+    """Return the identity that the backbone will have when it is loaded: quick, and without torch."""
     if name == SCRIPTED:
         return ScriptedBackbone().identity
     folder = _folder(name, tokenizer_only=False)
@@ -153,7 +154,7 @@ def fetch(name: str, *, source: Path | None = None, force: bool = False, report:
 
 
 def list_backbones() -> list[BackboneEntry]:
-    """Every named backbone and every form of name, with whether it is on this machine."""
+    """Return every named backbone and every form of name, with whether it is on this machine."""
     return [
         *map(_converted_entry, CONVERTED.values()),
         BackboneEntry(

@@ -118,8 +118,8 @@ class Continuation:
 
     @classmethod
     def within(cls, backbone: FrozenLM, capacity: int, megabytes: int, *, marks: int = 1) -> Continuation:
-        """Make one that takes at most so much memory above the model, with so many marks: by smaller forwards where
-        that is needed. NotEnoughMemory, before anything is read, where its state alone would take more."""
+        """Make a continuation that takes at most so much memory above the model, with so many marks, by smaller
+        forwards if needed. Raise NotEnoughMemory, before anything is read, if its state alone would take more."""
         room = room_for(backbone, megabytes)
         room.require(capacity, marks, backbone.name)
         made = cls(backbone, capacity)

@@ -150,7 +150,7 @@ def _noted_embeddings(_: Any, arguments: Any, named: dict[str, Any]) -> None:
 
 
 def read_settings(folder: Path) -> Any:
-    """The settings of the model in a folder as transformers has them: quick, no weights are read."""
+    """Return the settings of the model in a folder as transformers has them: quick, because no weights are read."""
     try:
         from transformers import AutoConfig
     except ModuleNotFoundError as error:
@@ -162,7 +162,7 @@ def read_settings(folder: Path) -> Any:
 
 
 def check_placement(device: str, dtype: str) -> None:
-    """SettingsError where no model can be loaded so on this machine."""
+    """Raise SettingsError if no model can be loaded so on this machine."""
     if dtype not in DTYPES:
         raise SettingsError(f"unknown dtype {dtype!r}", hint=f"one of {', '.join(DTYPES)}")
     if device != "cpu":  # which is always there, and asking takes seconds for importing torch
@@ -170,7 +170,7 @@ def check_placement(device: str, dtype: str) -> None:
 
 
 def check_int8_placement(device: str, dtype: str) -> None:
-    """SettingsError where there are no 8-bit kernels, or where rounding would start from rounded weights."""
+    """Raise SettingsError if there are no 8-bit kernels, or if rounding would start from rounded weights."""
     if device != "cpu" or dtype != "float32":
         raise SettingsError(
             f"8-bit weights run on cpu and are made from float32, not on {device} from {dtype}",

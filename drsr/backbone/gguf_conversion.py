@@ -44,8 +44,8 @@ _CONTROL_TOKEN, _OWN_TOKEN = 3, 4
 """The token types of GGUF that mark special tokens, and added ones that are not special, such as `<tool_call>`."""
 _EMBEDDING, _OUTPUT = "token_embd.weight", "output.weight"
 _SAME_MATRIX = 0.2
-"""How far apart two roundings of one matrix may be, relative to its root mean square: those of the known files are
-0.04 and 0.07 apart, two unrelated matrices of one size 1.4."""
+"""Largest difference between two roundings of one matrix, relative to its root mean square: those of the known files
+are 0.04 and 0.07 apart, two unrelated matrices of one size 1.4."""
 _QWEN_WORDS = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}"
     r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
@@ -81,7 +81,7 @@ def convert_gguf(gguf_file: Path, folder: Path) -> None:
 
 
 def require_gguf() -> ModuleType:
-    """The package `gguf`. Asked for before 93 MB are downloaded that could not be converted without it."""
+    """Return the package `gguf`. It is required before 93 MB are downloaded that could not be converted without it."""
     try:
         import gguf
     except ModuleNotFoundError as error:
@@ -188,8 +188,8 @@ def _kept_embedding(sources: dict[str, Any]) -> Any | None:
 
 
 def _write_tensors(path: Path, sources: dict[str, Any], fields: _Fields, architecture: str) -> None:
-    """Every tensor in fp32 under the name and with the row order that transformers expects, one after another: the
-    largest model takes six gigabytes, and no more than one of its tensors is held at a time."""
+    """Write every tensor in fp32, with the name and row order that transformers expects, one at a time. The largest
+    model takes six gigabytes, and only one of its tensors is held at once."""
     names = {_name(source): source for source in sources}
     header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
     end = 0

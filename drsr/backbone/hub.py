@@ -32,7 +32,7 @@ class HubName(NamedTuple):
 
 
 def parse(name: str) -> HubName:
-    """The parts of `hf:<repo>@<revision>`."""
+    """Return the parts of `hf:<repo>@<revision>`."""
     match = _NAME.fullmatch(name)
     if match is None:
         raise UnknownBackbone(
@@ -42,7 +42,7 @@ def parse(name: str) -> HubName:
 
 
 def local_folder(name: str, *, tokenizer_only: bool = False) -> Path:
-    """The complete snapshot in the hub's cache on this machine; no network."""
+    """Return the complete snapshot in the hub's cache on this machine, without a network."""
     repo, revision = parse(name)
     library = _library()
     missing = BackboneNotFetched(f"the backbone {name} is not on this machine yet", hint=f"drsr backbone fetch {name}")

@@ -45,7 +45,7 @@ class GgufModel(NamedTuple):
     """In a few words, for the list."""
     licence: str
     origin: str
-    """Where its file comes from, in words for people, and which file it is."""
+    """Origin and name of its file, in words for people."""
     source: str
     gguf_sha256: str
     identity: str | None
@@ -61,23 +61,24 @@ class GgufModel(NamedTuple):
 
     @property
     def folder(self) -> Path:
-        """Return the folder of the converted model, whether it is there or not."""
+        """Return the folder of the converted model, whether it exists or not."""
         return cache_folder() / "backbones" / f"{self.name}.{_CONVERSION}"
 
     @property
     def is_fetched(self) -> bool:
-        """Return whether a finished conversion is there, without looking into its files."""
+        """Return whether there is a finished conversion, without looking into its files."""
         return (self.folder / MANIFEST).is_file()
 
     def checked_folder(self, *, tokenizer_only: bool = False) -> Path:
-        """The folder of the converted model. Files that did not change since they were last hashed are not read."""
+        """Return the folder of the converted model. Files that did not change since they were last hashed are not
+        read."""
         if not self.folder.is_dir():
             raise BackboneNotFetched(f"the backbone {self.name} is not on this machine yet", hint=self.hint)
         check_manifest(self.folder, hint=self.hint, only=[TOKENIZER_FILE, CONFIG_FILE] if tokenizer_only else None)
         return self.folder
 
     def with_hash(self, path: Path) -> Path:
-        """The path, if the file there is the model's; BackboneCorrupt otherwise."""
+        """Return the path, if the file there is the model's; raise BackboneCorrupt otherwise."""
         return require_sha256(path, self.gguf_sha256, hint=f"give the file of {self.source}")
 
 

@@ -52,7 +52,7 @@ def take(model: GgufModel, working: Path, source: Path | None, report: Report) -
             f"the joined parts do not have the SHA-256 {model.gguf_sha256}: one of them is altered, or is of another "
             f"file. By the beginning of their own SHA-256 they are {listed}",
             where=str(source),
-            hint="compare these with the parts where they came from, and get the one that differs again",
+            hint="compare these with the parts where they came from, and get the differing one again",
         )
     return joined
 

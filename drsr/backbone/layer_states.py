@@ -91,7 +91,7 @@ class RecurrentState(NamedTuple):
         return cls(convolution[row : row + 1].clone(), recurrence[row : row + 1].clone())
 
     def in_rows(self, rows: int) -> LinearAttentionLayer:
-        """Return a layer of its own that holds this state once for each row of a batch."""
+        """Return a new layer that holds this state once for each row of a batch."""
         layer = LinearAttentionLayer()
         if self.convolution is not None and self.recurrence is not None:
             layer.update_conv_state(self.convolution.repeat_interleave(rows, dim=0))

@@ -48,7 +48,7 @@ def too_large_for(device: str, what: str, complaint: str) -> NotEnoughMemory:
 
 
 def weight_bytes(folder: Path) -> int:
-    """The size of a model's weights as they lie in its folder."""
+    """Return the size of a model's weights as they lie in its folder."""
     return sum(path.stat().st_size for path in folder.glob("*.safetensors"))
 
 
@@ -89,7 +89,7 @@ class Room(NamedTuple):
         return self.state(tokens, marks) + SMALLEST_CHUNK * self.per_query <= self.total
 
     def require(self, tokens: int, marks: int, where: str) -> None:
-        """NotEnoughMemory unless it holds that state."""
+        """Raise NotEnoughMemory unless it holds that state."""
         if self.holds(tokens, marks):
             return
         needed = (self.state(tokens, marks) + SMALLEST_CHUNK * self.per_query) // MEGABYTE + 1

@@ -36,7 +36,7 @@ _LARGEST_HEADER = 100_000_000
 
 
 def weight_files(folder: Path) -> list[Path]:
-    """The safetensors files that transformers would load from a folder; pickled weights are never looked at.
+    """Return the safetensors files that transformers would load from a folder; pickled weights are never looked at.
 
     What is hashed is what is loaded: BackboneCorrupt for whatever would make transformers load other files.
     """
@@ -69,7 +69,8 @@ def weight_files(folder: Path) -> list[Path]:
 
 
 def _refuse_other_weights(folder: Path) -> None:
-    """BackboneCorrupt where the folder makes transformers load weights besides those that its identity is made of."""
+    """Raise BackboneCorrupt if the folder makes transformers load other weights than those that its identity is made
+    of."""
     if (folder / _ADAPTER_FILE).exists():
         raise BackboneCorrupt(
             f"holds an adapter ({_ADAPTER_FILE}), whose weights would be loaded and are not part of its identity",
@@ -85,7 +86,7 @@ def _refuse_other_weights(folder: Path) -> None:
 
 
 def read_config(folder: Path) -> dict[str, Any]:
-    """The parsed config.json of a model."""
+    """Return the parsed config.json of a model."""
     path = folder / CONFIG_FILE
     try:
         config = json.loads(path.read_bytes())
@@ -110,7 +111,7 @@ def read_window(folder: Path) -> int:
 
 
 def backbone_identity(folder: Path, tokenizer_identity: str) -> str:
-    """SHA-256 over weights, settings and tokenizer of the model in a folder."""
+    """Return the SHA-256 over weights, settings and tokenizer of the model in a folder."""
     tensors = sorted(remembered(file, tensors_sha256, what="tensors") for file in weight_files(folder))
     parts = {"config": _settings(read_config(folder)), "tensors": tensors, "tokenizer": tokenizer_identity}
     canonical = json.dumps(parts, sort_keys=True, separators=(",", ":"))
@@ -123,7 +124,8 @@ def int8_identity(identity: str) -> str:
 
 
 def tensors_sha256(path: Path) -> str:
-    """SHA-256 over name, dtype, shape and bytes of every tensor in a safetensors file, in the order of their names."""
+    """Return the SHA-256 over name, dtype, shape and bytes of every tensor in a safetensors file, in the order of their
+    names."""
     digest = hashlib.sha256()
     with path.open("rb") as file:
         header, data_start = _read_header(file, path)

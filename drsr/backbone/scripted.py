@@ -71,7 +71,7 @@ class ScriptedTokenizer:
         return np.empty(0, dtype=np.int32)
 
     def encode_frame(self, text: str) -> TokenIds:
-        """Ids of a frame; the special tokens in it get their reserved ids."""
+        """Return ids of a frame; the special tokens in it get their reserved ids."""
         parts = _SPECIAL.split(text)  # every second part is a special token
         ids = [
             np.array([SPECIAL_TOKENS.index(part)], dtype=np.int32) if number % 2 else self._content(part)

@@ -54,7 +54,7 @@ class HfTokenizer:
 
     @classmethod
     def from_folder(cls, folder: Path) -> HfTokenizer:
-        """The tokenizer of a model's folder."""
+        """Return the tokenizer of a model's folder."""
         path = folder / TOKENIZER_FILE
         if not path.is_file():
             raise BackboneError(
@@ -80,14 +80,15 @@ class HfTokenizer:
         return max(self._frames.get_vocab(with_added_tokens=True).values())
 
     def encode_frame(self, text: str) -> TokenIds:
-        """Ids of a frame; special tokens are recognised. The array is shared between calls and read-only."""
+        """Return ids of a frame; special tokens are recognised. The array is shared between calls and read-only."""
         return self._remembered_frame(text)
 
     def _encode_frame(self, text: str) -> TokenIds:
         return as_ids(self._frames.encode(text, add_special_tokens=False).ids)
 
     def encode_contents(self, texts: Sequence[str]) -> list[TokenIds]:
-        """Ids of many contents, each on its own; AlignmentError names the first text that cannot be encoded exactly."""
+        """Return ids of many contents, each on its own; AlignmentError names the first text that cannot be encoded
+        exactly."""
         if not texts:
             return []
         refuse_unencodable(texts, self._dropped)
@@ -97,7 +98,7 @@ class HfTokenizer:
         return contents
 
     def decode(self, token_ids: TokenIds) -> str:
-        """The text that ids spell, special tokens left out; bytes that are no text become U+FFFD."""
+        """Return the text that ids spell, without special tokens; bytes that are not text become U+FFFD."""
         return str(self._frames.decode([int(token) for token in token_ids], skip_special_tokens=True))
 
     def _refuse_reserved(self, contents: list[TokenIds]) -> None:
@@ -115,7 +116,7 @@ class HfTokenizer:
 
 
 def refuse_unencodable(texts: Sequence[str], dropped: bytes) -> None:
-    """AlignmentError unless every character can reach the token ids, where a tokenizer leaves some bytes out."""
+    """Raise AlignmentError unless every character can reach the token ids; some tokenizers leave bytes out."""
     for index, text in enumerate(texts):
         try:
             encoded = text.encode("utf-8")

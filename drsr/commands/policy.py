@@ -23,7 +23,7 @@ examples:
   drsr policy show                                              the installed drsr_policy
   drsr policy verify drsr_policy-2026.11.16-py3-none-any.whl
   drsr policy verify drsr_policy-2026.11.16-py3-none-any.whl --trusted-key trusted.pem
-  drsr policy verify --resume verified.jsonl                    interrupted, the same command goes on
+  drsr policy verify --resume verified.jsonl                    if interrupted, run it again to go on
   drsr policy diff index/drsr-policy/drsr_policy-2026.11.{9,16}-py3-none-any.whl
 """
 QUIET_SECONDS = 5.0
@@ -70,7 +70,7 @@ def add_commands(commands: Commands) -> None:
         "--resume",
         type=Path,
         metavar="FILE",
-        help="keep every decision here as soon as it is made, and make none again that is here already",
+        help="keep every decision in this file as it is made; those already in it are not made again",
     )
     _add_backbone_options(verify)
     diff = add_command(actions, "diff", run_diff, help="what changed in numbers and on the golden requests")
@@ -103,7 +103,7 @@ def run_list(options: argparse.Namespace) -> int:
         print(table(("policy", "version", "kind", "decides", "where"), [policy.row for policy in found]))
     else:
         get = install_line(LIGHT_PROJECT)
-        print(f"no policy is installed, and none lies in policies/ ({get}, or drsr publish)")
+        print(f"no policy is installed, and policies/ holds none ({get}, or drsr publish)")
     return 1 if any(policy.problem for policy in found) else 0
 
 
@@ -139,7 +139,9 @@ def run_verify(options: argparse.Namespace) -> int:
         verification = verify_files(policy, files, where, _progress(QUIET_SECONDS), kept)
     except KeyboardInterrupt:
         if kept is not None:
-            print(f"drsr: what was decided is kept in {options.resume}; the same command goes on", file=sys.stderr)
+            print(
+                f"drsr: decisions so far are kept in {options.resume}; run the same command to go on", file=sys.stderr
+            )
         raise
     if options.json:
         print(json.dumps(verification.to_json() | {"signed": key is not None}))

@@ -1,4 +1,4 @@
-"""`drsr wrap COMMAND ...`: run a program with a proxy of its own, and say afterwards what that saved."""
+"""`drsr wrap COMMAND ...`: run a program behind its own proxy, and report afterwards what that saved."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ examples:
   drsr wrap --shadow python my_agent.py         an agent with an SDK, changing nothing yet
   drsr wrap --upstream http://127.0.0.1:8000 python my_agent.py
 
-The program gets OPENAI_BASE_URL and ANTHROPIC_BASE_URL, which lead to a proxy on a free port of this machine, and its
-own keys as ever. Its requests go on to where these variables led before, else to the providers themselves. Options of
-drsr come before the program, all behind it is the program's.
+The program gets OPENAI_BASE_URL and ANTHROPIC_BASE_URL, which point to a proxy on a free port of this machine, and
+keeps its own keys. Its requests go on to where these variables pointed before, or else to the providers themselves.
+Options of drsr come before the program; everything after it belongs to the program.
 """
 
 LOOPBACK = "127.0.0.1"
@@ -64,7 +64,7 @@ def add_commands(commands: Commands) -> None:
     )
     parser.add_argument("--upstream", metavar="URL", help="where all requests go, without /v1")
     add_options(parser)
-    parser.add_argument("--json", action="store_true", help="say what was saved as JSON")
+    parser.add_argument("--json", action="store_true", help="print what was saved as JSON")
     parser.add_argument("program", metavar="COMMAND", nargs=argparse.REMAINDER, help="the program and its arguments")
     parser.set_defaults(run=run_wrap)
 
@@ -164,15 +164,15 @@ def said(apps: Sequence[ProxyApp], *, as_json: bool) -> str:
         about = {**total, "pruned": pruned, "shadow_tokens_saved": would, "money": money if priced else None}
         return json.dumps(about)
     line = (
-        f"drsr: {total['requests']:,} requests, {pruned:,} of {total['eligible']:,} that could be were pruned; "
+        f"drsr: {total['requests']:,} requests, {pruned:,} of {total['eligible']:,} prunable ones were pruned; "
         f"{total['tokens_saved']:,} of {total['tokens']:,} tokens were not sent"
     )
     if total["eligible"] > pruned and (why := _most_often(states, eligible=True)):
-        line += f"; the others mostly because of {why}"
+        line += f"; the others were left alone mostly because of {why}"
     elif total["requests"] and not total["eligible"] and (why := _most_often(states, eligible=False)):
-        line += f"; none could be, mostly because of {why}"
+        line += f"; none was prunable, mostly because of {why}"
     if would:
-        line += f" ({would:,} would not have been, without --shadow)"
+        line += f" ({would:,} would not have been sent without --shadow)"
     if total["failed"]:
         line += f"; {total['failed']:,} were answered with an error, and saved nothing"
     if total["websockets"]:

@@ -77,7 +77,7 @@ class _Job:
         self.done.set()
 
     def result(self) -> CandidateFeatures:
-        """The features once reading is done. What was read counts as read for every decision that takes it."""
+        """Return the features once reading is done. What was read counts as read for every decision that takes it."""
         if self.features is None:
             assert self.error is not None
             raise self.error

@@ -1,4 +1,4 @@
-"""The eight invariants of "Protocol-Preserving Deletion" (paper, appendix), each checked by a function of its own.
+"""The eight invariants of "Protocol-Preserving Deletion" (paper, appendix), each checked by its own function.
 
 They look at the request that is about to be returned, not at the steps that led to it, and are logically separate from
 the learned score. Each returns None, or one sentence that says what is wrong.
@@ -135,7 +135,7 @@ def only_gated_sets(evidence: Evidence) -> str | None:
     if not rows:
         return "what was deleted is none of the sets that were scored"
     if evidence.selection.chosen not in rows:
-        return "another set was deleted than the one that was chosen"
+        return "another set was deleted than was chosen"
     row = evidence.selection.chosen
     score, size = float(evidence.proposed.unsafe_score[row]), len(evidence.sets[row].members)
     if not score <= evidence.rule.risk_threshold:

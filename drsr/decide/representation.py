@@ -81,7 +81,7 @@ class FrozenRepresentation:
         self.backbone = backbone
         self.kind = kind
         self.memory_mb = memory_mb
-        """What a decision may take above the model."""
+        """Memory that a decision may take above the model."""
         self.layout_hash = scored_layout(kind, geometry_of(backbone)).hash
         self._sessions: SessionCache | None = None
         self._lock = threading.Lock()

@@ -98,7 +98,7 @@ class SpanSummary(NamedTuple):
     last: torch.Tensor
 
     def copied(self) -> SpanSummary:
-        """Return a copy with memory of its own."""
+        """Return a copy with its own memory."""
         return SpanSummary(*(tensor.clone() for tensor in self))
 
     @property

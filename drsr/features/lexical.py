@@ -62,7 +62,7 @@ def read_passages(request: Request, *, sort_keys: bool = False) -> dict[PartRef,
 
 
 def together(passages: Iterable[Passage]) -> Passage:
-    """Several passages as one."""
+    """Return several passages as one."""
     return Passage("\n".join(passage.text for passage in passages))
 
 

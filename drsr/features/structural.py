@@ -101,7 +101,7 @@ class _Subject:
     words: Numbers
     """Its distinct words by number, ascending."""
     inside: Numbers
-    """For each of these how many of its own parts hold it."""
+    """Number of its own parts that hold each of these."""
 
     @property
     def block(self) -> Block:

@@ -60,13 +60,13 @@ class Price(NamedTuple):
     method: Method
     """The way in which tokens will be computed: without sharing, every one of them."""
     why: str
-    """Why so, in words."""
+    """Reason, in words."""
     past_runs: int
     """Recorded runs that the rates were compared with; 0 where there are none of this kind."""
     past_workers: int
     """The workers of each of them."""
     past_ratio: float
-    """What they took, as a multiple of what the rates say. 1 where there are none."""
+    """Time that they took, as a multiple of what the rates predict; 1 if there are none."""
     label_hours: float
     """Of one device, for labelling."""
     featurize_hours: float
@@ -150,8 +150,8 @@ def _rate(scorer: TargetNll, tokens: TokenIds, target_cap: int, clock: Callable[
 
 
 def seconds_for(rates: Sequence[Rate], stretches: Iterable[Stretch]) -> float:
-    """Return how long one worker takes: between measured lengths a token's time is a straight line, and it goes on
-    behind the last one, because every further token of a context adds the same to attention."""
+    """Return how long one worker takes. Between measured lengths a token's time is a straight line, which goes on after
+    the last length, because every further token of a context adds the same to attention."""
     lengths = [rate.length for rate in rates]
     times = [1 / rate.tokens_per_second for rate in rates]
     slope = max(0.0, (times[-1] - times[-2]) / (lengths[-1] - lengths[-2])) if len(rates) > 1 else 0.0
@@ -169,7 +169,7 @@ def longest_of(stretches: Iterable[Stretch]) -> int:
 def past_runs(
     connection: Connection, labeler_id: int | None, labeler: str, device: str, method: Method, workers: int
 ) -> PastRuns | None:
-    """The last finished runs of this labeler by this method on a device of this name.
+    """Return the last finished runs of this labeler by this method on a device of this name.
 
     Those with this number of workers if there are any, else those with the number nearest to it.
     """

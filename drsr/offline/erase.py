@@ -55,7 +55,7 @@ TABLES = tuple(
     str(table.__tablename__)
     for table in (Trajectory, SplitGroup, DecisionState, Candidate, StateMeasurement, Label, LabelExclusion)
 )
-"""What a database writes anew after an erasure, so that no deleted row stays in its files."""
+"""Tables that a database writes anew after an erasure, so that no deleted row stays in its files."""
 FEATURES = FORMAT.encode()
 """Stands in every file of features."""
 
@@ -168,7 +168,7 @@ def holding(artifacts: ArtifactStore, texts: Sequence[str]) -> list[str]:
 
 
 def _texts(artifacts: ArtifactStore, doomed: Sequence[_Doomed]) -> list[bytes]:
-    """The stored bytes of some runs, as far as they are there."""
+    """Return the stored bytes of some runs, as far as they exist."""
     gone = artifacts.missing(version.blob for version in doomed)
     return [artifacts.get(version.blob) for version in doomed if version.blob not in gone]
 

@@ -171,7 +171,8 @@ class Params:
 
 
 def params_file() -> Path:
-    """The file that `DRSR_PARAMS` names, else `params.yaml` of the working directory, else the one of this code."""
+    """Return the file that `DRSR_PARAMS` names, else `params.yaml` of the working directory, else the one of this
+    code."""
     if named := os.environ.get("DRSR_PARAMS"):
         return Path(named)
     package = Path(__file__).resolve().parent
@@ -207,7 +208,7 @@ def train_params(values: object) -> TrainParams:
 
 
 def calibrate_params(values: object) -> CalibrateParams:
-    """A block `calibrate` as it was recorded with a calibration."""
+    """Return a block `calibrate` as it was recorded with a calibration."""
     return _block(CalibrateParams, values, "calibrate")
 
 

@@ -140,7 +140,7 @@ def _sets() -> Any:
 
 
 def _unfrozen(freezing: FreezingRule, part: Selection) -> Select[Any]:
-    """Trajectories that wait to be frozen, with what tells why."""
+    """Select trajectories that wait to be frozen, with the columns that say why."""
     older, marker = aliased(Trajectory), aliased(FrozenTrajectory)
     mine = (older.source_id == Trajectory.source_id, older.external_id == Trajectory.external_id)
     columns = [
@@ -230,13 +230,13 @@ class FeaturizePlan(NamedTuple):
     """States without features."""
 
     states: int
-    """All that wait."""
+    """All states that wait."""
     with_labels: int
     """Of these, states that wait for their labels, too: labelling collects their features in the same walk."""
     trajectories: int
     """Trajectories of the others, which drsr featurize has to read."""
     tokens: int
-    """What it has to run for them, each distinct prefix of a trajectory once."""
+    """Tokens that it has to run for them, each distinct prefix of a trajectory once."""
     sampled: int
     """Trajectories that the tokens were counted in; the rest is estimated by their mean."""
     stretches: tuple[Stretch, ...] = ()

@@ -17,9 +17,9 @@ class Done(Generic[Result]):
     """The work of a run so far."""
 
     results: dict[str, Result] = field(default_factory=dict)
-    """What each stage returned."""
+    """Result of each stage."""
     seconds: dict[str, float] = field(default_factory=dict)
-    """How long each took, including one that raised."""
+    """Seconds that each took, including one that raised."""
 
 
 def in_order(

@@ -43,7 +43,7 @@ class StageExport(NamedTuple):
 
     stage: str
     folder: Path
-    """Which holds it."""
+    """Folder that holds the export."""
     added: Exported | None
     """The part that was added; None for a result that is written as a whole."""
     summary: Summary

@@ -17,15 +17,16 @@ class Stage(NamedTuple):
     name: str
     """Also the name of its command, its flow, and its block of `params.yaml`."""
     makes: str
-    """What it makes, in a phrase; `dvc.yaml` says the same."""
+    """Its product, in a phrase; `dvc.yaml` says the same."""
     folder: str
     """The folder that its export fills, below one of the stage's name."""
     judged: tuple[str, ...]
-    """What is judged after it: datasets that it changed, or parts of one (`splits.reads`) where it changes no other."""
+    """Datasets that are judged after it because it changed them, or parts of one (`splits.reads`) if it changes no
+    others."""
     reads: tuple[str, ...]
     """The stages whose results it reads; `dvc.yaml` says the same."""
     seconds: float
-    """How long it may take before it is given up. What it recorded stays; the next run goes on from there."""
+    """Seconds before it is given up. Its records stay, and the next run goes on from there."""
 
 
 STAGES: tuple[Stage, ...] = (

@@ -279,7 +279,8 @@ class QuarantinedRow(NamedTuple):
 
 
 def quarantined_items(catalog: Catalog, since: datetime.datetime | None = None) -> list[QuarantinedRow]:
-    """Everything that could not be read, with what to do about it; with `since`, of files that were read after it."""
+    """Return everything that could not be read, with what to do about it; with `since`, of files that were read after
+    it."""
     query = select(QuarantinedItem.location, QuarantinedItem.reason, QuarantinedItem.detail)
     if since is not None:
         read = SourceFile.read_at >= since

@@ -17,7 +17,7 @@ from drsr.errors import DrsrError, MissingExtra
 SHOWN = 20
 """So many offending items are listed; the detail says how many there are."""
 Asked = TypeVar("Asked")
-"""What a check is asked about."""
+"""Subject of a check."""
 
 
 class Severity(StrEnum):
@@ -36,15 +36,15 @@ class Verdict(NamedTuple):
     severity: Severity
     passed: bool
     detail: str
-    """What was found, with numbers."""
+    """Finding, with numbers."""
     hint: str = ""
-    """What to do about it; empty where it passed."""
+    """Advice on what to do; empty if it passed."""
     items: tuple[str, ...] = ()
-    """What offends: states, runs, files. The first few."""
+    """The first few offending states, runs or files."""
     evidence: Mapping[str, Any] = {}
     """The numbers behind it, as JSON values; what the report plots."""
     not_computed: str = ""
-    """What could not be looked at, because texts of runs are not here; empty where everything was."""
+    """Parts that could not be looked at because texts of runs are not here; empty if everything was."""
 
     @property
     def word(self) -> str:
@@ -69,7 +69,7 @@ class Check(NamedTuple, Generic[Asked]):
     asks: str
     """The question, for somebody who has not read the code."""
     how: str
-    """How it is answered, in enough detail to do it differently and compare."""
+    """Method of the answer, in enough detail to do it differently and compare."""
     run: Callable[[Asked, Told], Sequence[Verdict]]
 
 
@@ -80,7 +80,7 @@ class Section(NamedTuple, Generic[Asked]):
     verdicts: tuple[Verdict, ...]
     seconds: float
     trace: str = ""
-    """Where it broke off, for debugging; may quote anything, and is never part of a report."""
+    """Place where it broke off, for debugging; may quote anything, and is never part of a report."""
 
 
 def run_check(check: Check[Asked], subject: Asked, told: Told = lambda done, total: None) -> Section[Asked]:
@@ -121,5 +121,5 @@ def without_texts(verdicts: Sequence[Verdict], what: str) -> list[Verdict]:
 
 
 def first_of(items: Sequence[str]) -> str:
-    """The first item, and how many more."""
+    """Return the first item, and how many more."""
     return items[0] + (f" (and {len(items) - 1:,} more)" if len(items) > 1 else "")

@@ -31,8 +31,8 @@ class Decision:
     """Reason why nothing was removed or, in a session with earlier removals, why nothing more was (`nothing_more`);
     None when this decision removed something."""
     detail: str
-    """One more sentence about the reason, without any text of the request: the place in the request for what cannot be
-    read or breaks the protocol, the class and the place in drsr for a failure. `error` says more."""
+    """One more sentence about the reason, without any text of the request. For what cannot be read or breaks the
+    protocol it gives the place in the request; for a failure, the class and the place in drsr. `error` says more."""
     tokens_before: int | None
     """Tokens of the request as received, counted with the policy's backbone; None if it could not be read."""
     tokens_after: int | None
@@ -49,7 +49,7 @@ class Decision:
     session: Mapping[str, Any] | None = field(default=None, repr=False)
     """In a session: what it had removed before, and the costs it computed."""
     time: float = 0.0
-    """When it was decided, in seconds since 1970."""
+    """Moment of the decision, in seconds since 1970."""
     total_milliseconds: float = 0.0
     recalled: Recalled | None = None
     """Record of what the model asked for again, if an adapter answered it."""

@@ -31,7 +31,7 @@ LENGTHS = (1_000, 5_000, 20_000)
 QUICK = 500.0
 """Milliseconds that go unnoticed before a model call."""
 LONGEST = 60.0
-"""Seconds: once a decision takes longer, no longer request is tried."""
+"""Seconds: once a decision takes longer than this, longer requests are not tried."""
 _WORDS = "the build of package {0} failed at line {0} because module {0} was not found in the list of sources"
 
 
@@ -245,15 +245,15 @@ def _advice(policy: Policy, device: str, timings: Sequence[Timing]) -> list[str]
         else:
             least = 250 * -(-int(min(each.milliseconds for each in timings)) // 250)
             advice.append(
-                f"{takes}: give calls a deadline (deadline_ms={max(least, 250)}); what is late is read on in the "
-                "background and serves the run's next call"
+                f"{takes}: give calls a deadline (deadline_ms={max(least, 250)}); reading a late request goes on in "
+                "the background and serves the run's next call"
             )
             if device == "cpu":
                 advice.append(_quicker())
     reads = "" if policy.numbers.light is not None else "a run's later decisions read only what is new, and "
-    advice.append(f"keep sessions on: {reads}what was removed stays removed, so prompt caches stay of use")
+    advice.append(f"keep sessions on: {reads}what was removed stays removed, so prompt caches stay useful")
     if isinstance(policy.frozen.representation, LazyRepresentation | FrozenRepresentation):
-        advice.append("of a longer request only the end is looked at; a light policy looks at all of it")
+        advice.append("a full policy looks only at the end of longer requests; a light policy looks at all of them")
     return advice
 
 

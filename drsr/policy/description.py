@@ -18,7 +18,7 @@ _KINDS = {FULL: "full: reads with a language model", LIGHT_VIEW: "light: reads w
 
 
 def describe(files: PolicyFiles, golden: Sequence[GoldenRequest]) -> str:
-    """Several lines of text."""
+    """Return a description in several lines of text."""
     numbers = files.numbers
     geometry = numbers.backbone.geometry
     layers = "no layers: a double" if geometry is None else f"{geometry.layers} layers, {geometry.heads} heads"

@@ -27,7 +27,7 @@ class GoldenChange(NamedTuple):
 
     name: str
     old: Expected | None
-    """What the old policy answered; None if it was not asked."""
+    """Answer of the old policy; None if it was not asked."""
     new: Expected | None
     score_difference: float
     """The largest of any score of the same set, in units of what a verification tolerates."""

@@ -69,7 +69,7 @@ Tag: py3-none-any
 """
 
 _INITS = (_INIT,)
-"""All that any version wrote, the newest first."""
+"""Everything that any version wrote, newest first."""
 _CODE_SUFFIXES = (".py", ".pyc", ".pyd", ".so", ".dll", ".dylib", ".pth", ".sh", ".exe")
 _DRSR_VERSION = re.compile(r"[0-9]+\.[0-9]+(\.[0-9]+)*((a|b|rc)[0-9]+)?(\.(post|dev)[0-9]+)?")
 
@@ -104,8 +104,8 @@ def refuse_changed(
     dist_info: Mapping[str, bytes],
     where: str,
 ) -> None:
-    """Raise PolicyCorrupt unless the code of a package and what it tells pip are the generated ones, and there is no
-    more.
+    """Raise PolicyCorrupt unless the code of a package and its metadata for pip are the generated ones, and nothing
+    else is in it.
 
     `found` are the files of the package, `dist_info` those of its metadata that came with it.
     """
@@ -118,7 +118,7 @@ def refuse_changed(
             raise PolicyCorrupt(f"{name} is not the one that drsr writes for this policy", where=where, hint=HINT)
     strays = sorted(set(dist_info) - set(expected))
     if strays:
-        raise PolicyCorrupt(f"tells pip more than drsr writes: {strays[0]}", where=where, hint=HINT)
+        raise PolicyCorrupt(f"tells pip more than drsr does: {strays[0]}", where=where, hint=HINT)
 
 
 def generated_code(numbers: PolicyNumbers, package: str, where: str) -> list[bytes]:
@@ -159,7 +159,7 @@ def _summary(numbers: PolicyNumbers) -> str:
 
 
 def _on_one_line(text: str) -> str:
-    """Refuse a value with more than one line: a second line in a header would be a header of its own."""
+    """Refuse a value with more than one line: a second line in a header would be another header."""
     if not text.isprintable():
         raise InputError(f"the backbone's name {text!r} cannot be written into a package")
     return text

@@ -122,7 +122,7 @@ _TOLD_PIP = ("METADATA", "WHEEL", "entry_points.txt")
 
 
 def _refuse_changed(files: PolicyFiles, dist_info: dict[str, bytes], where: str) -> None:
-    """Raise PolicyCorrupt unless the code of the package, and what it tells pip, are what drsr writes for this
+    """Raise PolicyCorrupt unless the code of the package, and its metadata for pip, are what drsr writes for this
     policy."""
     refuse_changed(files.numbers, package_name(files.numbers), files.others, dist_info, where)
 

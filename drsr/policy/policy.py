@@ -202,8 +202,8 @@ class Policy:
         return Sessions(self, joined_runs_are_cached=False)
 
     def source_until(self, deadline: float | None) -> FeatureSource | None:
-        """Return the source of features to wait for until a deadline; None if there is no deadline, or for a light
-        policy, which reads in milliseconds and has no state to continue from."""
+        """Return the source of features to wait for until a deadline; None without a deadline, or for a light policy,
+        which reads in milliseconds and has no state to continue from."""
         return None if deadline is None or self.numbers.light is not None else self.reader.by(deadline)
 
     def read_ahead(

@@ -53,7 +53,7 @@ class Activity:
             "drsr_client_disconnects_total", "Clients that hung up before their answer was complete."
         )
         self.websockets = self._counter(
-            "drsr_websockets_total", "WebSockets passed on. Requests in those of the Responses API are counted besides."
+            "drsr_websockets_total", "WebSockets passed on. Requests in those of the Responses API are also counted."
         )
         self.broken = self._counter("drsr_upstream_broken_total", "Answers that the upstream broke off.")
         self.tokens = self._counter("drsr_tokens_total", "Tokens of the requests that could be read, as they came.")
@@ -69,7 +69,7 @@ class Activity:
             "drsr_unpriced_total", "Answers without usage, or of models without known prices: not in drsr_money_total."
         )
         self.late = self._counter(
-            "drsr_late_decisions_total", "Decisions thrown away: behind their deadline, or nobody waited any more."
+            "drsr_late_decisions_total", "Decisions thrown away: past their deadline, or no client waited any more."
         )
         self.forgotten = self._counter(
             "drsr_sessions_forgotten_total",

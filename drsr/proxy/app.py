@@ -1,4 +1,4 @@
-"""The whole proxy as one ASGI application: a few pages of its own, and the upstream for everything else."""
+"""The whole proxy as one ASGI application: a few pages, and the upstream for everything else."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ class Treated(NamedTuple):
     parsed: dict[str, Any] | None = None
     """The original request, if it could be read; with the tool for recalls if that is sent."""
     meanwhile: asyncio.Task[Decided] | None = None
-    """In shadow mode: the decision, which is made while the upstream is at work. `judge` it when it is there."""
+    """In shadow mode: the decision, which is made while the upstream is at work. `judge` it when it is made."""
     recalls: Recalls | None = None
     """State for recalls, if the model may ask for what was removed."""
 
@@ -100,9 +100,9 @@ class Pruning:
         *,
         recalls: bool = True,
     ) -> Treated | Refusal:
-        """Ask the policy. A body that is not JSON is refused; one that the policy cannot read is left for the upstream
-        to judge; one that is too large, or for which `take` has no room, is not even parsed. `recalls` says whether
-        they can be answered."""
+        """Ask the policy. A body that is not JSON is refused; a body that the policy cannot read is left for the
+        upstream to judge; a body that is too large, or for which `take` has no room, is not even parsed. `recalls` says
+        whether they can be answered."""
         values = values_in(body)
         if values > MOST_VALUES or not take(values * VALUE_BYTES):
             exchange.reason = ProxyReason.TOO_LARGE if values > MOST_VALUES else ProxyReason.BUSY

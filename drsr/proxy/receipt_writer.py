@@ -1,4 +1,4 @@
-"""Receipts of the proxy's decisions, appended by a thread of their own: a slow disk delays no request."""
+"""Receipts of the proxy's decisions, appended by a separate thread, so that a slow disk delays no request."""
 
 from __future__ import annotations
 

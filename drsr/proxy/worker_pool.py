@@ -48,8 +48,8 @@ class WorkerPool:
         return len(self._jobs)
 
     def close(self, *, finish: bool, timeout: float | None = None) -> None:
-        """Ends the threads once the calls that run are done; with `finish` those that wait, too. With a `timeout` the
-        wait for them is no longer than these seconds, and what still runs dies with the process."""
+        """End the threads once the running calls are done; with `finish` the waiting ones, too. With a `timeout`, wait
+        for them at most these seconds; what still runs then dies with the process."""
         with self._changed:
             self._closed = True
             dropped = [] if finish else [future for future, _ in self._jobs]

@@ -32,10 +32,10 @@ class Tokenizer(Protocol):
         """Return the ids that begin every context (a beginning-of-sequence token); often none."""
 
     def encode_frame(self, text: str) -> TokenIds:
-        """Ids of a frame; special tokens are recognised."""
+        """Return ids of a frame; special tokens are recognised."""
 
     def encode_contents(self, texts: Sequence[str]) -> list[TokenIds]:
-        """Ids of many contents, each on its own; raises AlignmentError if a special token would appear."""
+        """Return ids of many contents, each on its own; raises AlignmentError if a special token would appear."""
 
 
 class Backbone(Protocol):

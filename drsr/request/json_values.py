@@ -168,5 +168,5 @@ _CANONICAL = json.JSONEncoder(sort_keys=True, ensure_ascii=False)
 
 
 def canonical_json(value: Any) -> str:
-    """Return the one text for a value: sorted keys, no needless spaces, non-ASCII unescaped."""
+    """Return the canonical text of a value: sorted keys, without needless spaces, non-ASCII unescaped."""
     return _CANONICAL.encode(value)

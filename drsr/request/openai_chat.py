@@ -154,7 +154,7 @@ def _tool_call(call: Any, place: Place, where: str) -> Call:
 
 
 def _call_id(wire_id: str) -> str:
-    """Return the id unchanged, unless it looks like one that we make up for a legacy call."""
+    """Return the id unchanged, unless it looks like an id that we make up for a legacy call."""
     return f"id:{wire_id}" if wire_id.startswith(("function:", "id:")) else wire_id
 
 

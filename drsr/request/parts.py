@@ -95,7 +95,7 @@ class Message:
     results: tuple[tuple[int, str], ...] = field(init=False, repr=False, compare=False)
     """Indices of its parts that are results, with the ids of the calls they answer."""
     is_empty: bool = field(init=False, repr=False, compare=False)
-    """True if the message has no content: no call, no result, no non-empty text."""
+    """True if the message is empty: without a call, a result or non-empty text."""
 
     def __post_init__(self) -> None:
         calls, results, is_empty = [], [], True

@@ -74,7 +74,7 @@ def _parse(rule: str) -> _Rule:
     if re.fullmatch(r"\d+\.\d+", rule):
         return lambda block, request: block.name == rule
     raise SettingsError(
-        f"{rule!r} is no rule for what to protect",
+        f"{rule!r} is not a rule for what to protect",
         hint="a Block (3.1), a Step (3), tool=NAME or text=WORDS",
     )
 

@@ -26,13 +26,13 @@ class RememberedTokens:
         return self._tokenizer.lead
 
     def encode_frame(self, text: str) -> TokenIds:
-        """Ids of a frame."""
+        """Return ids of a frame."""
         if text not in self._frames:
             self._frames[text] = self._tokenizer.encode_frame(text)
         return self._frames[text]
 
     def encode_contents(self, texts: Sequence[str]) -> list[TokenIds]:
-        """Ids of many contents; those that are new are encoded in one batch."""
+        """Return ids of many contents; those that are new are encoded in one batch."""
         new = [text for text in dict.fromkeys(texts) if text not in self._contents]
         try:
             self._contents.update(zip(new, self._tokenizer.encode_contents(new), strict=True))

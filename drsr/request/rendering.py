@@ -48,7 +48,7 @@ class Rendering:
     message_spans: tuple[range, ...]
     """Tokens of each message of the request, its frames included."""
     part_spans: dict[PartRef, range]
-    """Tokens of each part that has some of its own, its tags included."""
+    """Tokens of each part that has any, its tags included."""
     prompt_length: int
     """Tokens of the generation prompt."""
 
@@ -208,8 +208,8 @@ def render_output(message: Message, tokenizer: Tokenizer) -> TokenIds:
 
 
 def _add_message(pieces: _Pieces, message: Message, index: int, part_pieces: dict[PartRef, range]) -> None:
-    """Add the pieces of one message. Every result has a frame of its own, in front; all other parts share one, so no
-    frame depends on the results next to or between the other parts."""
+    """Add the pieces of one message. Every result has its own frame, in front; all other parts share one, so no frame
+    depends on the results next to or between the other parts."""
     results = {number for number, _ in message.results}
     for number in sorted(results):
         _add_part(pieces, message.parts[number], PartRef(index, number), part_pieces)

@@ -47,7 +47,7 @@ class HarmScale(NamedTuple):
 
 
 def fit_harm_scale(harm: NDArray[np.float64], floor: float) -> HarmScale:
-    """Mean and deviation (of the population) of the training labels, the latter not below `floor`."""
+    """Return the mean and deviation (of the population) of the training labels, the latter not below `floor`."""
     return HarmScale(float(harm.mean()), max(float(harm.std()), floor))
 
 

@@ -39,7 +39,7 @@ class FrozenScorer(ABC):
 
     @abstractmethod
     def alone(self, member: int) -> FrozenScorer:
-        """Return one member as a scorer of its own."""
+        """Return one member as a separate scorer."""
 
     @abstractmethod
     def _of_all_sets(

@@ -85,7 +85,7 @@ def read_scorer(data: bytes, layout_hash: str, where: str = FILE_NAME) -> Frozen
     except (SafetensorError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise ScorerCorrupt(f"is not a scorer file: {error}", where=where) from None
     if not isinstance(metadata, dict):
-        raise ScorerCorrupt("is not a scorer file: its metadata is no object", where=where)
+        raise ScorerCorrupt("is not a scorer file: its metadata is not an object", where=where)
     if metadata.get("format") not in (FORMAT, KINDS_FORMAT):
         raise ScorerCorrupt(
             f"has format {metadata.get('format')!r}; this version reads {FORMAT!r} and {KINDS_FORMAT!r}",
@@ -168,7 +168,7 @@ def _put_together(tensors: _Tensors, metadata: dict[str, Any], where: str) -> Fr
         else:
             problem = f"it is of the kind {kind!r}, which this version does not know"
     except (KeyError, TypeError, ValueError, IndexError) as error:
-        problem = f"it is no complete scorer of the kind {kind!r}: {error}"
+        problem = f"it is not a complete scorer of the kind {kind!r}: {error}"
     if problem is not None:
         raise ScorerCorrupt(problem, where=where)
     return found

@@ -54,7 +54,7 @@ class OffendingRows(BatchExpectation, ABC):
 
     @abstractmethod
     def looks_at(self, frame: pd.DataFrame) -> list[str]:
-        """The columns whose values say why a row offends."""
+        """Return the columns whose values say why a row offends."""
 
     def _validate(
         self,

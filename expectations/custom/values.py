@@ -1,4 +1,4 @@
-"""Expectations of values: finite, within limits of their own row, one per key, or no rows at all."""
+"""Expectations of values: finite, within their row's limits, one per key, or no rows at all."""
 
 from __future__ import annotations
 

@@ -79,8 +79,8 @@ SEARCHED = (
 
 
 def search_row(record: CalibrationRecord, table: bytes) -> dict[str, Any]:
-    """Counted from the stored table alone: how many policies it has and how many of them are admissible, whether the
-    chosen one is among them with the very numbers of the record, and whether an admissible one removes more."""
+    """Count from the stored table alone: its policies, and how many are admissible; whether the chosen one is among
+    them with the numbers of the record; whether an admissible one removes more."""
     rows = list(csv.DictReader(io.StringIO(table.decode("utf-8"))))
     admissible = [row for row in rows if _keeps(row, record.params) and row.get("certified", "1") == "1"]
     chosen = [row for row in admissible if _is_chosen(row, record)]

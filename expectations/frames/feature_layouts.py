@@ -17,7 +17,8 @@ _SEMANTIC = re.compile(r"semantic_l(\d+)_block_(\d+)")
 
 
 def layout_for(names: Sequence[str]) -> Layout | ViewLayout | None:
-    """The layout of the geometry that these names speak of, or of the view `light`; None where they speak of neither.
+    """Return the layout of the geometry that these names speak of, or of the view `light`; None where they speak of
+    neither.
 
     Attention columns exist for at most eight of the full-attention layers, and the layout depends on these alone.
     """

@@ -53,7 +53,7 @@ def label_columns(catalog: Catalog, rows: Sequence[tuple[str, int]]) -> dict[str
 
 
 def of_candidates(labels: pd.DataFrame, rows: Sequence[tuple[str, int]]) -> dict[str, NDArray[np.float64]]:
-    """The label columns of one labeler."""
+    """Return the label columns of one labeler."""
     by_state = labels.groupby("state_key")
     everything = labels[labels["mask"] == 2 ** labels["candidates"] - 1].set_index("state_key")
     of_state = pd.DataFrame(

@@ -15,7 +15,7 @@ TRAJECTORY: tuple[Any, ...] = (Source.name.label("source"), Trajectory.external_
 
 
 def read_frame(connection: Connection, query: Select[Any]) -> pd.DataFrame:
-    """One column per selected one, under its label; without rows, too. Moments are UTC, and do not say so."""
+    """Return one column per selected one, under its label; without rows, too. Moments are UTC, and do not say so."""
     found = connection.execute(query)
     names = list(found.keys())
     columns = list(zip(*found, strict=True)) or [()] * len(names)
@@ -23,7 +23,7 @@ def read_frame(connection: Connection, query: Select[Any]) -> pd.DataFrame:
 
 
 def with_trajectory(frame: pd.DataFrame) -> pd.DataFrame:
-    """The frame with `source/external id` as the trajectory's name, the way people know it."""
+    """Return the frame with `source/external id` as the trajectory's name, the way people know it."""
     name = frame["source"].astype("str") + "/" + frame["external_id"].astype("str")
     frame.insert(0, "trajectory", name)
     return frame.drop(columns=["source", "external_id"])

@@ -57,7 +57,7 @@ def _shares(connection: Connection) -> pd.DataFrame:
 
 
 def shares_frame(counts: Mapping[str, int]) -> pd.DataFrame:
-    """One row per split that there should be or is, from the number of groups in each."""
+    """Return one row per split that there should be or is, from the number of groups in each."""
     total = sum(counts.values())
     rows = [(split, counts.get(split, 0), total, SHARES.get(split, 0.0)) for split in {**SHARES, **counts}]
     return pd.DataFrame(rows, columns=["split", "groups", "all_groups", "asked_share"])

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 _BEHIND_ALL = 2**31
-"""What no Step's number reaches: the rule about Recent2 judges nothing there, and says so."""
+"""A number that no Step reaches: the rule about Recent2 judges nothing there, and says so."""
 
 
 def states_frames(catalog: Catalog, artifacts: ArtifactStore, kept: Kept | None = None) -> Frames:

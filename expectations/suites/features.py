@@ -1,4 +1,4 @@
-"""Expectations of features: the layout's columns, all online, finite, of the frozen candidates, no label."""
+"""Expectations of features: the layout's columns, all online, finite, of the frozen candidates, and none a label."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _AGAIN = "compute them again in a new view: drsr featurize --view NAME"
 LARGEST_AGREEMENT = 0.999
 """Absolute rank correlation with a label column, above which a feature column is taken for a copy of it."""
 WITHOUT_FEATURES = sorted({*REASONS.values(), ExclusionReason.OUT_OF_MEMORY.value})
-"""Why a state may have no features."""
+"""Reasons for which a state may have no features."""
 _ONE_CALL = (
     "in the file as in the catalog: both are written together, so this sees what was changed or mixed up since; the "
     "audit's sample takes the tokens from the run's bytes again"

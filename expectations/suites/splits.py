@@ -43,8 +43,8 @@ SUITE = Suite(
                     ExpectNoEvaluationTaskInSupervision(
                         names=["task", "trajectory"], split="split", supervision=SUPERVISION
                     ),
-                    "runs of Eval40's tasks (drsr/offline/evaluate/eval40.py) belong into a catalog of their own; "
-                    "take this one out: drsr withdraw {trajectory} --reason 'a task of Eval40'",
+                    "runs of Eval40's tasks (drsr/offline/evaluate/eval40.py) belong in a separate catalog; take this "
+                    "one out: drsr withdraw {trajectory} --reason 'a task of Eval40'",
                 ),
             ),
         ),

@@ -29,7 +29,7 @@ _MADE = {"label": "labelled", "featurize": "featurized"}
 
 @task(**RETRIES)
 def count_waiting(stage: str, part: Part, name: str) -> int:
-    """States that wait for the labeler or feature view of this name. InputError where nothing is frozen yet."""
+    """Count states that wait for the labeler or feature view of this name. InputError where nothing is frozen yet."""
     with opened() as place:
         found = configured(place.settings)
         with place.catalog.reading() as connection:
@@ -51,7 +51,7 @@ def work_on_shard(stage: str, part: Part, shard: Shard, name: str) -> Summary:
 
 
 def work_alone(stage: str, part: Part, shard: Shard, name: str) -> Summary:
-    """Work on one shard in a flow run of its own, which shows in the catalog that it is alive."""
+    """Work on one shard in a separate flow run, which shows in the catalog that it is alive."""
     with patiently_opened() as place, shown_alive(place.catalog, flow_run.id):
         return work_on_shard.with_options(name=f"{stage}-shard")(stage, part, shard, name)
 

@@ -1,4 +1,4 @@
-"""Shards as flow runs of their own: started through Prefect's API, watched, and started again if their worker is lost.
+"""Shards as separate flow runs: started through Prefect's API, watched, and started again if their worker is lost.
 
 A lost worker is harmless: what it recorded is in the catalog, what it was at is measured again by whoever comes next.
 A lost shard gets a new flow run. The old one is never scheduled again: its worker might still be at it.

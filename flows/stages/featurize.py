@@ -17,7 +17,7 @@ from drsr.offline.freeze.selection import Shard
 def featurize_shard(
     shard: Annotated[int, Field(ge=0)], of: Count, part: Part = EVERYTHING, view: Name = "default"
 ) -> dict[str, Any]:
-    """One shard of the stage, wherever a worker takes it. Started by `featurize`."""
+    """Work on one shard of the stage, wherever a worker takes it. Started by `featurize`."""
     return work_alone("featurize", part, Shard(shard, of), view)
 
 

@@ -67,7 +67,7 @@ def ingest(locations: list[Location] | None = None, gaps: bool = False) -> dict[
 
 
 def added_up(summaries: list[dict[str, Any]]) -> dict[str, Any]:
-    """Several summaries as one: numbers added, reasons added by name, lists one after another."""
+    """Return several summaries as one: numbers added, reasons added by name, lists one after another."""
     total: dict[str, Any] = {}
     for summary in summaries:
         for key, value in summary.items():

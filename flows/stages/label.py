@@ -17,7 +17,7 @@ from drsr.offline.freeze.selection import Shard
 def label_shard(
     shard: Annotated[int, Field(ge=0)], of: Count, part: Part = EVERYTHING, labeler: Name = "default"
 ) -> dict[str, Any]:
-    """One shard of the stage, wherever a worker takes it. Started by `label`."""
+    """Work on one shard of the stage, wherever a worker takes it. Started by `label`."""
     return work_alone("label", part, Shard(shard, of), labeler)
 
 

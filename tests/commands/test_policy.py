@@ -115,7 +115,7 @@ def test_an_interrupted_verification_goes_on(
     monkeypatch.setattr(Policy, "prune", interrupted)
     code, out, err = printed(capsys, "verify", wheel, "--resume", str(kept))
     assert (code, out) == (130, "")
-    assert f"what was decided is kept in {kept}; the same command goes on" in err
+    assert f"decisions so far are kept in {kept}; run the same command to go on" in err
     with kept.open("a") as file:
         file.write('["cut off in the mid')
     assert printed(capsys, "verify", wheel, "--resume", str(kept))[:2] == (0, whole)
@@ -227,6 +227,6 @@ def test_list_of_nothing(capsys: pytest.CaptureFixture[str], tmp_path: Path, mon
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     assert printed(capsys, "list") == (
         0,
-        f"no policy is installed, and none lies in policies/ ({install_line('drsr-policy-light')}, or drsr publish)\n",
+        f"no policy is installed, and policies/ holds none ({install_line('drsr-policy-light')}, or drsr publish)\n",
         "",
     )

@@ -105,7 +105,7 @@ def test_a_missing_request_or_policy(capsys: pytest.CaptureFixture[str], tmp_pat
         (["prune", SAMPLE, "--policy", str(tmp_path / "nowhere")], "no such folder"),
         (["prune", SAMPLE, "--policy", str(tmp_path)], "holds no policy"),
         (["prune", "--policy", policy], "no request"),
-        (["prune", SAMPLE, "--policy", policy, "--protect", "everything"], "no rule for what to protect"),
+        (["prune", SAMPLE, "--policy", policy, "--protect", "everything"], "is not a rule for what to protect"),
     ):
         code, out, err = printed(capsys, *arguments)
         assert (code, out) == (2, "")

@@ -53,7 +53,7 @@ def test_the_program_is_pruned_and_its_code_returned(
     assert main(["wrap", *options, *agent]) == 7
     done = capfd.readouterr()
     assert done.out == "pruned pruned\n"
-    assert "drsr: 2 requests, 2 of 2 that could be were pruned; " in done.err
+    assert "drsr: 2 requests, 2 of 2 prunable ones were pruned; " in done.err
     assert [request.target for request in upstream.requests] == ["/v1/chat/completions", "/v1/messages"]
     sent, asked = (
         [m for m in body["messages"] if m["role"] == "tool"] for body in (upstream.requests[0].json(), openai_body())
@@ -94,8 +94,9 @@ def test_why_nothing_was_pruned_is_said(tmp_path: Path) -> None:
         app.activity.decisions.labels("chat_completions", reason).inc(number)
     assert "mostly because of" not in said([app], as_json=False)
     app.activity.eligible.inc(4)
-    assert "0 of 4 that could be were pruned; 0 of 0 tokens were not sent; the others mostly because of " in said(
-        [app], as_json=False
+    assert (
+        "0 of 4 prunable ones were pruned; 0 of 0 tokens were not sent; the others were left alone mostly because of "
+        in said([app], as_json=False)
     )
     assert "because of not_worth_rewriting" in said([app], as_json=False)
 
@@ -107,9 +108,9 @@ def test_why_nothing_could_be_pruned_is_said(tmp_path: Path) -> None:
     for reason, number in (("history_upstream", 3), ("below_minimum", 1), ("pruned", 9)):
         app.activity.decisions.labels("responses", reason).inc(number)
     app.activity.requests.labels("responses", "200").inc(4)
-    assert "; none could be, mostly because of history_upstream" in said([app], as_json=False)
+    assert "; none was prunable, mostly because of history_upstream" in said([app], as_json=False)
     app.activity.eligible.inc(9)
-    assert "none could be" not in said([app], as_json=False)
+    assert "none was prunable" not in said([app], as_json=False)
 
 
 def test_websockets_are_said_since_most_are_not_read(tmp_path: Path) -> None:

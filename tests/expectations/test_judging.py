@@ -66,7 +66,7 @@ def test_names_can_be_read_without_the_library() -> None:
 
 
 def test_a_dataset_that_nobody_knows(tmp_path_factory: pytest.TempPathFactory) -> None:
-    with pytest.raises(SettingsError, match="'label' is no dataset"):
+    with pytest.raises(SettingsError, match="'label' is not a dataset"):
         find(None, ArtifactStore(str(tmp_path_factory.mktemp("artifacts"))), ["labels", "label"])  # type: ignore[arg-type]
     with pytest.raises(SettingsError, match="'splits' has no part 'read'"):
         find(None, ArtifactStore(str(tmp_path_factory.mktemp("artifacts"))), ["splits.read"])  # type: ignore[arg-type]

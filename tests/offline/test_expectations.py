@@ -106,7 +106,7 @@ def test_the_command(
     assert "BROKEN  labels: H(empty) = 0" in printed
     assert "not there yet, and not judged: policy" in printed
     assert main(["lables"]) == 2
-    assert "'lables' is no dataset" in capsys.readouterr().err
+    assert "'lables' is not a dataset" in capsys.readouterr().err
 
 
 PLANTED = [

@@ -57,7 +57,7 @@ FORGERIES = {
     add_a_line: "__init__.py is not the one that drsr writes",
     add_a_module: "holds code that drsr does not write: more.py",
     add_compiled_code: "holds code that drsr does not write: speedups.so",
-    add_an_entry_point: "tells pip more than drsr writes: entry_points.txt",
+    add_an_entry_point: "tells pip more than drsr does: entry_points.txt",
     require_another_package: "METADATA is not the one that drsr writes for this policy",
     hide_code_in_the_version_of_drsr: "is not a version of drsr",
     take_the_code_out: "__init__.py is not the one that drsr writes",

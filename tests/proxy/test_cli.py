@@ -150,7 +150,7 @@ URL = ["--upstream", "http://127.0.0.1:9"]
         ([*URL, "--prices", "1,2,-3,4"], "must be a number from 0 on"),
         ([*URL, "--sessions", "--prices", "cheap"], "four numbers"),
         ([*URL, "--sessions", "--prices", "1,2,3,4", "--max-sessions", "0"], "--max-sessions: must be at least 1"),
-        ([*URL, "--protect", "everything"], "no rule for what to protect"),
+        ([*URL, "--protect", "everything"], "is not a rule for what to protect"),
         ([*URL, "--receipts", "policy/policy.json/receipts"], "receipts cannot be written"),
         ([*URL, "--port", "70000"], "--port: must be from 0 to 65535"),
         ([*URL, "--host", "256.1.1.1"], "cannot listen there"),

@@ -152,7 +152,7 @@ def test_it_goes_on_asking_and_says_when_nobody_answers(
     page = dom(browser, proxy)
     assert asked >= 2
     assert "trouble" not in page.hidden
-    assert page.texts["trouble"] == "The proxy does not answer; what follows is old."
+    assert page.texts["trouble"] == "The proxy does not answer; the numbers below are old."
     assert page.texts["requests"] == "0"
 
 
@@ -182,7 +182,7 @@ def test_a_light_policy_that_is_late_is_not_told_to_be_one(browser: Browser, sta
     for _ in range(5):
         proxy.app.activity.record(Exchange(Endpoint.MESSAGES, "POST", "/v1/messages", status=200, reason="busy"))
     said = dom(browser, proxy).texts["late"]
-    assert "so other work takes the processor" in said
+    assert "so other work is using the processor" in said
     assert "Use a light policy" not in said
 
 

@@ -158,9 +158,9 @@ def _circle(tensors: dict[str, Any], metadata: dict[str, Any]) -> None:
         (lambda tensors, metadata: tensors.update(value=tensors["value"] * np.float64(np.inf)), "not finite"),
         (lambda tensors, metadata: tensors.update(used=tensors["used"] + np.int32(900)), "layout does not have"),
         (lambda tensors, metadata: tensors.update(used=tensors["used"].astype(np.int64)), "is of type int64"),
-        (lambda tensors, metadata: tensors.pop("roots"), "no complete scorer"),
+        (lambda tensors, metadata: tensors.pop("roots"), "not a complete scorer"),
         (lambda tensors, metadata: tensors.update(roots=tensors["roots"][:2]), "each of 3 members"),
-        (lambda tensors, metadata: metadata.pop("layout_columns"), "no complete scorer"),
+        (lambda tensors, metadata: metadata.pop("layout_columns"), "not a complete scorer"),
         (lambda tensors, metadata: metadata.update(kind="oracle"), "'oracle'"),
     ],
 )

@@ -15,7 +15,7 @@ _LONGEST_WORD = 48
 """Words beyond are rarely seen twice, and would take most of the memory."""
 LONGEST_MERGED = 1 << 15
 """Characters. Merging takes several times as long per character as reading words that repeat, and no text has such a
-word: only a ruler of one character, or a file that is no text."""
+word: only a ruler of one character, or a file that is not text."""
 _PLACE_BITS = 40
 _PLACES = (1 << _PLACE_BITS) - 1
 """The queue holds one number per pair, its rank before its place: far quicker than tuples."""

@@ -73,7 +73,7 @@ class ByteLevelTokenizer:
         return as_ids([])
 
     def encode_frame(self, text: str) -> TokenIds:
-        """Ids of a frame; added tokens are recognised."""
+        """Return ids of a frame; added tokens are recognised."""
         plain = [self._encode(part) for part in self._split.split(text)]
         added = [self._added[token] for token in self._split.findall(text)]
         if not added:
@@ -83,7 +83,8 @@ class ByteLevelTokenizer:
         return ids
 
     def encode_contents(self, texts: Sequence[str]) -> list[TokenIds]:
-        """Ids of many contents, each on its own; AlignmentError names the first text that cannot be encoded exactly."""
+        """Return ids of many contents, each on its own; AlignmentError names the first text that cannot be encoded
+        exactly."""
         refuse_unencodable(texts, self._dropped)
         found: list[TokenIds] = []
         for text in texts:

@@ -1,4 +1,4 @@
-"""8-bit weights: a language model whose matrices are rounded to 8-bit integers, as a backbone of its own.
+"""8-bit weights: a language model whose matrices are rounded to 8-bit integers, as a separate backbone.
 
 Each row of a matrix is rounded to 255 steps of its largest value, each token's input likewise when it comes, and the
 products are summed in 32-bit integers by torch's own kernel. So a token's result depends on nothing but the token's own
@@ -21,7 +21,7 @@ _LARGEST = 127.0
 
 
 def with_int8_weights(model: Any) -> Any:
-    """The model with every matrix of its layers rounded, in place. Embeddings and norms stay as they are."""
+    """Return the model with every matrix of its layers rounded, in place. Embeddings and norms stay as they are."""
     latest = Latest(in_whole_numbers)
     decoder = model.get_decoder()
     for module in list(decoder.modules()):

@@ -25,17 +25,18 @@ HALF_PRODUCTS = ("cuda", "meta")
 """Devices with a product of 16-bit factors and 32-bit sums. `meta` computes nothing: there a GPU's work is counted."""
 
 _LARGEST_EXPONENT = 14
-"""What is largest is scaled to at least 2 to this power and below twice that: float16 reaches almost 2 to the 16th."""
+"""The largest value is scaled to at least 2 to this power and below twice that: float16 reaches almost 2 to the
+16th."""
 
 _SMALLEST = 2.0**-86
-"""What is smaller than that is nothing beside the rest of a model, and is not made larger than its scale allows."""
+"""Smaller values do not matter beside the rest of a model, and are not scaled up beyond what their scale allows."""
 
 _EXPONENT_BITS, _MANTISSA_BITS = 0x7F800000, 23
 """Of a float32."""
 
 
 def with_mixed_precision(model: Any) -> Any:
-    """The model with every matrix of its layers in 16 bits and all else in float32, in place.
+    """Return the model with every matrix of its layers in 16 bits and all else in float32, in place.
 
     Its own attention function is ours, which rounds queries, keys and values too: for those who read the model directly
     and for those who continue it.
@@ -98,7 +99,7 @@ def rounded(given: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def product(rows: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
-    """Rows times the transposed matrix, both in 16 bits; summed and returned in float32."""
+    """Multiply rows by the transposed matrix, both in 16 bits; sum and return in float32."""
     if rows.device.type in HALF_PRODUCTS:
         return torch.mm(rows, weight.t(), out_dtype=torch.float32)
     # A CPU has no such product. Those of 16-bit numbers are exact in float32, so this one has the same roundings.

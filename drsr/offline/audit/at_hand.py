@@ -34,12 +34,12 @@ Rows = dict[str, dict[str, Noted]]
 
 
 class Fit(NamedTuple):
-    """What the journal and the tables say of the training that a policy rests on."""
+    """The training that a policy rests on, according to the journal and the tables."""
 
     read_after: int
     """The latest event before the scorer's data were read, as training wrote down ..."""
     trained: int
-    """... and the event that tells of the training."""
+    """... and the event that records the training."""
     labeler: str
     runs: Collection[str] | None
     """Versions of the runs of the one source that it is for; None: all may take part."""

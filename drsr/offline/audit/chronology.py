@@ -16,19 +16,19 @@ from drsr.offline.catalog.journal import events
 from drsr.offline.catalog.reads import FROM_BEFORE
 
 Place = tuple[int, datetime.datetime]
-"""The event that tells of something, 0 where that is the opening; then its own moment. The smaller came first."""
+"""The event that records something, 0 for the opening; then its own moment. The smaller came first."""
 
 
 class Chronology(NamedTuple):
-    """The first event that tells of each row."""
+    """The first event that records each row."""
 
     told: dict[str, dict[str, int]]
     """By kind of row and name; 0 where it is older than the journal."""
     moments: list[datetime.datetime]
-    """When each event was noted, never earlier than the one before."""
+    """Moment at which each event was noted, never earlier than the one before."""
 
     def place(self, kind: str, name: str, at: datetime.datetime) -> Place:
-        """Return where a row belongs. One that no event tells of in time belongs where its own moment is."""
+        """Return where a row belongs. A row that no event records in time belongs at its own moment."""
         event = self.told.get(kind, {}).get(name)
         return (bisect_right(self.moments, at) if event is None else event, at)
 
@@ -38,7 +38,7 @@ class Chronology(NamedTuple):
 
 
 def read_chronology(connection: Connection) -> Chronology:
-    """Go through the journal once. What it says of its own hashes is for the check "journal" to judge."""
+    """Go through the journal once. Its own hashes are for the check "journal" to judge."""
     told: dict[str, dict[str, int]] = {}
     moments: list[datetime.datetime] = []
     for event in events(connection):

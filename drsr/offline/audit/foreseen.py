@@ -20,9 +20,9 @@ from drsr.offline.train.metrics import auroc
 from drsr.offline.train.scored_sets import score_frame
 
 FORESEEN = 0.05
-"""How much larger the AUROC on the stored features may be. With every number of the measured corpus moved twice, at
-random by up to 1.3e-3, scorers did better on the numbers that they were trained with by at most 0.005 (networks, 24
-draws) and 0.022 (linear ones, 12)."""
+"""Largest allowed gain in AUROC on the stored features. With every number of the measured corpus moved twice, at random
+by up to 1.3e-3, scorers did better on the numbers that they were trained with by at most 0.005 (networks, 24 draws) and
+0.022 (linear ones, 12)."""
 
 
 def foreseen_by(subject: Subject, recomputed: Mapping[str, NDArray[np.float32]]) -> str:
@@ -43,5 +43,6 @@ def foreseen_by(subject: Subject, recomputed: Mapping[str, NDArray[np.float32]])
         return ""
     return (
         f"the shipped scorer tells unsafe sets of validation apart with an AUROC of {before:.3f} by the stored "
-        f"features, and of {now:.3f} by those that the text before the decision gives: what it goes by is no rounding"
+        f"features, and of {now:.3f} by those that the text before the decision gives: the difference is more than "
+        "rounding"
     )

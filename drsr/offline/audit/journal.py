@@ -1,4 +1,4 @@
-"""The journal replayed: every event follows from the one before, and what they tell is what the tables hold.
+"""The journal replayed: every event follows from the one before, and the tables hold what the events record.
 
 What was left out is found here: a row that an event tells of and no table has, a state that was measured before the
 scorer was trained and that the policy was made without. Somebody who writes the whole journal anew is found by a head
@@ -42,7 +42,7 @@ class Replayed(NamedTuple):
     heads: list[str]
     """SHA-256 of every event."""
     moments: dict[int, datetime.datetime]
-    """When each was noted, by its number; not in the chain."""
+    """Moment at which each was noted, by its number; not in the chain."""
     opened: Mapping[str, int]
     """The number of rows of each kind when it began."""
     at_hand: AtHand | None
@@ -75,7 +75,7 @@ def check_journal(subject: Subject, told: Told) -> list[Verdict]:
     if problems:
         hint = "restore the catalog from a copy that agrees with its journal, and find out who changed it"
         return failed(CHECK, first_of(problems), hint, problems, **evidence)
-    said = f"{len(found.heads):,} events replayed, the tables hold what they tell; head {found.head}"
+    said = f"{len(found.heads):,} events replayed, the tables hold what they record; head {found.head}"
     if left_out.without_features:
         said += f"; {left_out.without_features:,} measured states without features were left out of the fit"
     if left_out.erased:
@@ -119,7 +119,9 @@ def replay(noted: Iterable[Event], fit: Fit | None) -> Replayed:
         is_opening = is_opening and event.kind == "open"
         from_before = bool(event.facts.get(FROM_BEFORE))
         if from_before and (has_reads or event.rows.keys() != {"read"}):
-            problems.append(f"event {event.number} says that it tells of what was before, as the first reads alone can")
+            problems.append(
+                f"event {event.number} says that it records what came before, which only the first reads can"
+            )
         has_reads = has_reads or ("read" in event.rows and not from_before)
         kind = "open" if from_before else event.kind  # that of reads, which came later than the rest
         for name, change in event.rows.items():
@@ -144,7 +146,7 @@ def replay(noted: Iterable[Event], fit: Fit | None) -> Replayed:
 
 
 def differences(rows: Rows, tables: Mapping[str, ledger.Rows]) -> Iterator[str]:
-    """Yield what the journal tells and the tables do not hold, and the other way round."""
+    """Yield what the journal records and the tables do not hold, and the other way round."""
     for kind, here in tables.items():
         word, known = _WORDS.get(kind, kind), rows.get(kind, {})
         for name, noted in known.items():
@@ -152,7 +154,7 @@ def differences(rows: Rows, tables: Mapping[str, ledger.Rows]) -> Iterator[str]:
             if name not in here:
                 yield f"{told} and not in the catalog: it was deleted past the journal"
             elif here[name] != noted.value:
-                yield f"{told} otherwise than in the catalog: it was changed past the journal"
+                yield f"{told} differently than in the catalog: it was changed past the journal"
         yield from (
             f"{word} {name} is in the catalog and not in its journal: it was added past the journal"
             for name in here
@@ -161,7 +163,7 @@ def differences(rows: Rows, tables: Mapping[str, ledger.Rows]) -> Iterator[str]:
 
 
 def _reads_to_be_noted(reads: ledger.Rows, found: Replayed) -> int:
-    """Take out the reads that no event has to tell of yet, those later than the latest noted one that did not evaluate.
+    """Take out the reads that no event has to record yet: those later than the latest noted read that did not evaluate.
     Return how many."""
     latest = max(map(int, found.rows.get("read", {})), default=0)
     waiting = [name for name, value in reads.items() if int(name) > latest and not value.startswith("evaluate ")]
@@ -239,7 +241,7 @@ CHECK = Check(
     "journal",
     Severity.CRITICAL,
     "Are these all the runs, states, labels and withdrawals that there were, and all that could be fitted?",
-    "Every event of the journal holds the hash of the one before. They are replayed, and what they tell of source "
+    "Every event of the journal holds the hash of the one before. They are replayed, and what they record of source "
     "files, runs, marks, states, measurements, withdrawals, trainings, calibrations, releases and reads of splits is "
     "compared row by row with the tables. What was measured when the scorer's data were read must be behind the "
     "policy. The event that the wheel names, and every head in the file of --anchor, must be in the chain. The moments "

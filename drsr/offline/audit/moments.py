@@ -22,7 +22,7 @@ class Dated(NamedTuple):
     what: str
     at: datetime.datetime
     event: int | None
-    """The event that tells of it; None: it waits for one."""
+    """The event that records it; None if it waits for one."""
     since: int | None
     """The event that it cannot be older than: the same, or for a read that waited to be noted one before. None: any."""
 
@@ -32,7 +32,7 @@ class Anchored(NamedTuple):
 
     head: Head
     at: datetime.datetime | None
-    """When, in UTC; None where the line does not say."""
+    """Moment in UTC; None if the line does not say."""
 
 
 def other_moments(moments: Mapping[int, datetime.datetime], rows: Iterable[Dated]) -> Iterator[str]:
@@ -73,7 +73,9 @@ def read_anchor(data: bytes) -> list[Anchored]:
         except ValueError:
             at, sha256 = None, ""
         if not event.isascii() or not event.isdigit() or len(sha256) != len(NOTHING):
-            raise InputError(f"line {number} is no head of a journal", where="--anchor", hint="drsr journal --anchor")
+            raise InputError(
+                f"line {number} is not a head of a journal", where="--anchor", hint="drsr journal --anchor"
+            )
         found.append(Anchored(Head(int(event), sha256), at))
     if not found:
         raise InputError("holds no head of a journal", where="--anchor", hint="drsr journal --anchor FILE adds one")

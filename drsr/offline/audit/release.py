@@ -17,9 +17,9 @@ from drsr.offline.publish.subject import Order, Subject
 from drsr.offline.verdicts import Check, Told, Verdict, failed, passed
 
 MEASURED_AGAIN: tuple[Check[Subject], ...] = (future.CHECK, labels.CHECK)
-"""What runs the language model again over a sample of states."""
+"""Checks that run the language model again over a sample of states."""
 ALWAYS_MEASURED: tuple[Check[Subject], ...] = (labels.CHECK,)
-"""What runs it in any case: with a sample of 0 it measures the sets that decide the threshold."""
+"""The check that runs it in any case: with a sample of 0 it measures the sets that decide the threshold."""
 OF_THE_WHEEL: tuple[Check[Subject], ...] = tuple(
     check for check in CHECKS if check not in (*MEASURED_AGAIN, data_rules.CHECK)
 )
@@ -27,7 +27,7 @@ OF_THE_WHEEL: tuple[Check[Subject], ...] = tuple(
 
 
 def rules_kept(subject: Subject, told: Told) -> list[Verdict]:
-    """The data keeps every rule that was written down for it. Fails where nobody can judge that."""
+    """Judge whether the data keeps every rule that was written down for it. Fail if nobody can judge that."""
     try:
         return list(data_rules.CHECK.run(subject, told))
     except MissingExtra as missing:
@@ -36,7 +36,8 @@ def rules_kept(subject: Subject, told: Told) -> list[Verdict]:
 
 
 def rules_kept_if_judged(subject: Subject, told: Told) -> list[Verdict]:
-    """The same where somebody said that a machine without Great Expectations may publish. A broken rule still fails."""
+    """Judge the same where somebody said that a machine without Great Expectations may publish. A broken rule still
+    fails."""
     try:
         return list(data_rules.CHECK.run(subject, told))
     except MissingExtra as missing:

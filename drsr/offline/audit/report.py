@@ -35,17 +35,17 @@ _MEANING = {
 }
 _NOT_TRAINED_AGAIN = (
     "The scorer was not trained again. The recorded keys and hashes show what it was to be trained on, and that the "
-    "shipped weights are the recorded ones and do on validation what was recorded; that these weights follow from "
-    "those frames, they do not show. drsr audit --retrain does."
+    "shipped weights are the recorded ones and do on validation what was recorded. They do not show that these weights "
+    "follow from those frames; drsr audit --retrain does."
 )
 _LIMITS = (
     "Features and labels were computed again for a sample of the states that the policy was made from. What a sample "
-    "of this size would have missed is said above; --sample all leaves none of them out, and --seed draws another "
+    "of this size would have missed is shown above; --sample all leaves none of them out, and --seed draws another "
     "sample. States that were added since are judged by the expectations alone.",
-    "The log of split reads is written by the code that hands out labels. Somebody who reads the database by hand "
-    "is not in it; that such a reader changed nothing is what the repeated calibration and the hash chain show.",
-    "Whether the recorded runs are what the agents really did is outside of what any of this can show. The chain "
-    "begins with the bytes that were ingested.",
+    "The log of split reads is written by the code that hands out labels. It does not show somebody who reads the "
+    "database by hand; the repeated calibration and the hash chain show that such a reader changed nothing.",
+    "No audit can show whether the recorded runs are what the agents really did. The chain begins with the bytes that "
+    "were ingested.",
 )
 
 
@@ -60,7 +60,7 @@ def write_report(path: Path, audit: Audit) -> None:
 
 
 def check_writable(path: Path) -> None:
-    """SettingsError where the report could not be written: better now than after the checks."""
+    """Raise SettingsError if the report could not be written: better now than after the checks."""
     if path.is_dir():
         raise SettingsError("is a folder; name a file", where=str(path))
     there = path if path.exists() else next((parent for parent in path.parents if parent.exists()), Path())
@@ -69,7 +69,7 @@ def check_writable(path: Path) -> None:
 
 
 def page(audit: Audit) -> str:
-    """The whole document."""
+    """Return the whole document."""
     drsr = audit.versions["drsr"]
     return document(
         f"Audit of {audit.about['audited']}",
@@ -78,20 +78,20 @@ def page(audit: Audit) -> str:
         _severities(audit),
         element("h2", "What was audited"),
         _pairs(audit.about),
-        element("h2", "What was asked, how it was answered, what was found"),
+        element("h2", "Each check: question, method, finding"),
         *map(_check, audit.sections),
         element("h2", "What a sample can miss"),
         *_power(audit),
         element("h2", "What this audit does not show"),
         items(element("p", limit) for limit in _limits(audit)),
-        element("h2", "Do it again"),
+        element("h2", "Repeat this audit"),
         *_commands(audit),
         element("h2", "Versions"),
         _pairs(audit.versions),
         element(
             "footer",
-            f"Written by drsr {drsr} on {audit.finished_at:%Y-%m-%d %H:%M:%S} UTC. This file is complete in itself; "
-            "nothing in it was loaded from elsewhere.",
+            f"Written by drsr {drsr} on {audit.finished_at:%Y-%m-%d %H:%M:%S} UTC. This file is complete and "
+            "loads nothing from elsewhere.",
         ),
     )
 

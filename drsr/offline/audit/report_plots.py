@@ -101,7 +101,7 @@ def operating_curve(evidence: Mapping[str, Any]) -> tuple[str, str] | None:
 
 
 def split_sizes(evidence: Mapping[str, Any]) -> tuple[str, str]:
-    """Trajectories by split, and the states that the policy was made from."""
+    """Plot trajectories by split, and the states that the policy was made from."""
     rows = [("trajectories", evidence["trajectories"], _A), ("states behind the policy", evidence["policy_states"], _C)]
 
     def draw(axes: Sequence[Axes]) -> None:
@@ -120,7 +120,7 @@ def split_sizes(evidence: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def reads(evidence: Mapping[str, Any]) -> tuple[str, str]:
-    """Every recorded read, by split and time."""
+    """Plot every recorded read, by split and time."""
     times = [datetime.fromisoformat(at) for _, _, at in evidence["reads"]]
     start = min(times, default=datetime.fromisoformat(evidence["trained_at"]))
     marks = {

@@ -56,7 +56,7 @@ CHECKS: tuple[Check[Subject], ...] = (
 )
 """Single questions, the quick ones first; then the rules, which are many."""
 RETRAIN = retrained_scorer.CHECK
-"""What is asked besides where it is quick, or somebody wants to wait for it."""
+"""The further check, made if it is quick or somebody wants to wait for it."""
 QUICK_SECONDS = 600.0
 """Training that took no longer is repeated in every audit."""
 
@@ -68,7 +68,7 @@ class Audit(NamedTuple):
     """The results of all checks."""
 
     about: dict[str, str]
-    """What was audited: names, places, hashes."""
+    """Names, places and hashes of the audited policy."""
     versions: dict[str, str]
     """With what."""
     sample: int | None

@@ -254,7 +254,7 @@ def operating_point(table: SearchTable, row: int) -> OperatingPoint:
 
 
 def incomplete_states(frame: TrainingFrame) -> int:
-    """States that lack the label of some deletion set."""
+    """Count states that lack the label of some deletion set."""
     labelled = np.bincount(frame.state, minlength=len(frame.state_ids))
     return int((labelled < (1 << frame.candidate_counts) - 1).sum())
 

@@ -43,7 +43,7 @@ class Catalog:
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
-        """A transaction that sees one consistent state, that of its first statement, and writes nothing.
+        """Open a transaction that sees one consistent state, that of its first statement, and writes nothing.
 
         What others write meanwhile shows in the next block: whoever waits for them opens a new one each time.
         """
@@ -56,7 +56,8 @@ class Catalog:
 
     @contextmanager
     def writing(self) -> Iterator[Connection]:
-        """The only write transaction at this moment; committed at the end of the block, rolled back by an exception."""
+        """Open the only write transaction at this moment; committed at the end of the block, rolled back by an
+        exception."""
         with self.engine.connect().execution_options(**{_WRITING: True}) as connection, connection.begin():
             if connection.dialect.name == "postgresql":
                 connection.execute(text(f"SET LOCAL lock_timeout = '{LOCK_SECONDS}s'"))
@@ -115,7 +116,7 @@ def connect(catalog_url: str, *, create: bool, foreign_keys: bool = True) -> Cat
 
 
 def parse_url(catalog_url: str) -> URL:
-    """The URL with the driver we use, or a SettingsError."""
+    """Return the URL with the driver we use, or a SettingsError."""
     try:
         url = make_url(catalog_url)
         backend = url.get_backend_name()
@@ -151,7 +152,7 @@ def _refuse_torn_password(url: URL, catalog_url: str) -> None:
 
 
 def sqlite_path(url: URL) -> Path | None:
-    """The file of an SQLite catalog; None for PostgreSQL."""
+    """Return the file of an SQLite catalog; None for PostgreSQL."""
     if url.get_backend_name() != "sqlite":
         return None
     return Path((url.database or "").removeprefix("file:"))

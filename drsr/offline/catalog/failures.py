@@ -70,7 +70,7 @@ _POSTGRES = {
 
 
 def translator(where: str) -> Callable[[ExceptionContext], CatalogError | None]:
-    """A handler for SQLAlchemy's `handle_error` event: replaces what it knows, and lets the rest pass as it is.
+    """Return a handler for SQLAlchemy's `handle_error` event: replaces what it knows, and lets the rest pass as it is.
 
     `where` is the catalog's URL without its password.
     """

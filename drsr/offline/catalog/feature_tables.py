@@ -12,7 +12,7 @@ from drsr.offline.catalog.tables import JOURNAL, PHYSICAL, SPLITS, Hash, Table, 
 
 OUTCOMES = ("stored", "excluded")
 PURPOSES = ("train", "calibrate", "evaluate", "describe")
-"""What rows of a split are read for. `describe` reads features alone, and gives statistics of columns."""
+"""Purposes for which rows of a split are read. `describe` reads features alone, and gives statistics of columns."""
 
 
 class FeatureView(Table):
@@ -84,7 +84,7 @@ class StateFeatures(Table):
     view_id: Mapped[int] = mapped_column(ForeignKey("feature_view.id"), primary_key=True)
     outcome: Mapped[str] = mapped_column(String(8))
     reason: Mapped[str | None]
-    """Why it was excluded: a short fixed word."""
+    """Reason for the exclusion: a short fixed word."""
     detail: Mapped[str | None]
     prefix_hash: Mapped[str] = mapped_column(Hash)
     """SHA-256 over the exact tokens that the features were computed from: nothing after them can have mattered."""
@@ -116,7 +116,7 @@ class SplitRead(Table):
     id: Mapped[int] = mapped_column(primary_key=True)
     view_id: Mapped[int] = mapped_column(ForeignKey("feature_view.id"))
     labeler_id: Mapped[int | None] = mapped_column(ForeignKey("labeler.id"))
-    """Whose labels; null where none were read."""
+    """Labeler of the labels; null if none were read."""
     split: Mapped[str] = mapped_column(String(10))
     purpose: Mapped[str] = mapped_column(String(9))
     states: Mapped[int]

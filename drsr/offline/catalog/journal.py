@@ -119,7 +119,7 @@ def open_journal(connection: Connection) -> None:
 
 
 def head(connection: Connection) -> Head | None:
-    """Return the latest event; None where there is no journal yet."""
+    """Return the latest event; None if there is no journal yet."""
     row = connection.execute(_HEAD).first()
     return None if row is None else Head(*row)
 

@@ -57,7 +57,7 @@ class StateMeasurement(Table):
     labeler_id: Mapped[int] = mapped_column(ForeignKey("labeler.id"), primary_key=True)
     outcome: Mapped[str] = mapped_column(String(8))
     reason: Mapped[str | None]
-    """Why it was excluded: a short fixed word."""
+    """Reason for the exclusion: a short fixed word."""
     detail: Mapped[str | None]
     intact_nll: Mapped[float | None]
     """Mean NLL of the next output's tokens with the whole history, in nats."""
@@ -68,7 +68,7 @@ class StateMeasurement(Table):
     """Tokens of the intact view."""
     code_version: Mapped[str] = mapped_column(info=PHYSICAL)
     method: Mapped[str] = mapped_column(info=PHYSICAL)
-    """How it was computed: `shared_prefix` or `direct`. The numbers agree to 1e-5."""
+    """Way of computing: `shared_prefix` or `direct`. The numbers agree to 1e-5."""
     measured_at: Mapped[datetime.datetime] = mapped_column(info=PHYSICAL)
 
 

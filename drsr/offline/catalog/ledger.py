@@ -48,7 +48,7 @@ def files(connection: Connection, ids: Ids = None) -> Rows:
 
 
 def runs(connection: Connection, ids: Ids = None) -> Rows:
-    """Versions of runs: `run.version` by split and whether something took its place."""
+    """Return versions of runs: `run.version` by split and whether something took its place."""
     columns = (Trajectory.version, Trajectory.split, Trajectory.superseded_by, Trajectory.content_hash)
     query = select(Source.name, Trajectory.external_id, *columns, Trajectory.group_key)
     query = _only(query.join(Source, Source.id == Trajectory.source_id), Trajectory.id, ids)
@@ -59,7 +59,7 @@ def runs(connection: Connection, ids: Ids = None) -> Rows:
 
 
 def marks(connection: Connection, trajectories: Ids = None) -> Rows:
-    """The marks of runs that were frozen, by run and rule, with the number of eligible decisions."""
+    """Return the marks of runs that were frozen, by run and rule, with the number of eligible decisions."""
     rule = (FrozenTrajectory.rule_hash, FrozenTrajectory.renderer_version, FrozenTrajectory.tokenizer_identity)
     found = (FrozenTrajectory.eligible_decisions, FrozenTrajectory.why_none)
     query = select(Source.name, Trajectory.external_id, Trajectory.version, *found, *rule)
@@ -72,7 +72,7 @@ def marks(connection: Connection, trajectories: Ids = None) -> Rows:
 
 
 def states(connection: Connection, trajectories: Ids = None) -> Rows:
-    """States by key, with their run and their candidates."""
+    """Return states by key, with their run and their candidates."""
     columns = (Candidate.state_id, Candidate.position, Candidate.direct_saving, Candidate.text_hash)
     within = select(*columns).join(DecisionState, DecisionState.id == Candidate.state_id)
     within = _only(within, DecisionState.trajectory_id, trajectories)

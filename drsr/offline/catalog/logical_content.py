@@ -1,4 +1,4 @@
-"""The key of facts: what rows and objects of a catalog are known by, whatever their numbers and places."""
+"""The key of facts: it identifies rows and objects of a catalog, whatever their numbers and places."""
 
 from __future__ import annotations
 
@@ -10,5 +10,5 @@ import orjson
 
 
 def content_key(facts: Mapping[str, Any] | Sequence[Any]) -> str:
-    """SHA-256 over facts that are plain values. What cannot be written as JSON is an error, never a hit."""
+    """Return the SHA-256 over facts that are plain values. What cannot be written as JSON is an error, never a hit."""
     return hashlib.sha256(orjson.dumps(facts, option=orjson.OPT_SORT_KEYS)).hexdigest()

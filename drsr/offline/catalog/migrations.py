@@ -121,7 +121,7 @@ _ADDED = {
 
 
 def current_revision(connection: Connection) -> str | None:
-    """The revision that the database is at; None without our tables."""
+    """Return the revision that the database is at; None without our tables."""
     if not inspect(connection).has_table(VERSION_TABLE):
         return None
     revision: str | None = connection.execute(text(f"SELECT version_num FROM {VERSION_TABLE}")).scalar()
@@ -129,7 +129,7 @@ def current_revision(connection: Connection) -> str | None:
 
 
 def script_location() -> Path:
-    """The folder with env.py and versions/."""
+    """Return the folder with env.py and versions/."""
     package = Path(__file__).resolve().parents[1]
     for folder in (package / "migrations", package.parents[1] / "migrations"):
         if (folder / "env.py").is_file():
@@ -212,7 +212,7 @@ def _revision_hint(current: str | None) -> str:
 
 
 def _readable(difference: Any) -> list[str]:
-    """A difference as Alembic tells it, in words. It says what would have to be done to the database."""
+    """Return a difference that Alembic found, in words: what would have to be done to the database."""
     if isinstance(difference, list):  # changes of one column
         return [line for change in difference for line in _readable(change)]
     kind, *rest = difference

@@ -33,7 +33,7 @@ class PolicyRelease(Table):
     size: Mapped[int]
     """Of the wheel, in bytes."""
     lineage: Mapped[str] = mapped_column(Hash)
-    """SHA-256 of the last link of its lineage, which stands for all of them."""
+    """SHA-256 of the last link of its lineage, which covers all of them."""
     states: Mapped[str] = mapped_column(Hash)
     """Key of the list of states that it was made from in the artifact store, as JSON."""
     abstains_always: Mapped[bool]

@@ -41,7 +41,7 @@ def insert_new(connection: Connection, table: type[Table], rows: Sequence[Mappin
 
 
 def next_row_number(connection: Connection, table: type[Table]) -> int:
-    """The first free row number of a table that numbers its rows itself. Only under the catalog's write lock."""
+    """Return the first free row number of a table that numbers its rows itself. Only under the catalog's write lock."""
     number: int = connection.exec_driver_sql(f"SELECT coalesce(max(id), 0) + 1 FROM {table.__tablename__}").scalar_one()
     return number
 
@@ -54,7 +54,8 @@ def rows_named(
     *,
     source_id: int | None = None,
 ) -> Sequence[tuple[Any, ...]]:
-    """Columns of those rows of a table whose `of` is among the names, and that belong to the source if one is given.
+    """Return columns of those rows of a table whose `of` is among the names, and that belong to the source if one is
+    given.
 
     For columns of text and whole numbers, which the drivers hand out as they are.
     """
@@ -78,7 +79,7 @@ def among(connection: Connection, of: InstrumentedAttribute[str], names: Sequenc
 
 
 def storable(name: str) -> str:
-    """The same name, made fit for both databases: no NUL, no lone surrogates, and not too long for an index."""
+    """Return the name made fit for both databases: without NUL or lone surrogates, and short enough for an index."""
     if name.isascii() and len(name) <= LONGEST_NAME and "\0" not in name:
         return name
     clean = storable_text(name)
@@ -88,7 +89,7 @@ def storable(name: str) -> str:
 
 
 def storable_text(text: str) -> str:
-    """The same text of any length, without what PostgreSQL (NUL) or both (lone surrogates) refuse to store."""
+    """Return the same text of any length, without what PostgreSQL (NUL) or both (lone surrogates) refuse to store."""
     return text.encode("utf-8", "backslashreplace").decode().replace("\0", "\\x00")
 
 

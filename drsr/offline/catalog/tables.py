@@ -80,13 +80,13 @@ class Table(DeclarativeBase):
 
 
 def one_of(column: str, values: Sequence[str]) -> CheckConstraint:
-    """The column is an enumeration."""
+    """Return the constraint that a column is an enumeration."""
     listed = ", ".join(f"'{value}'" for value in values)
     return CheckConstraint(f"{column} IN ({listed})", name=column)
 
 
 def not_negative(*columns: str) -> list[CheckConstraint]:
-    """The columns are counts."""
+    """Return the constraints that columns are counts."""
     return [CheckConstraint(f"{column} >= 0", name=column) for column in columns]
 
 
@@ -115,7 +115,7 @@ class SourceFile(Table):
     id: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
     source_id: Mapped[int] = mapped_column(ForeignKey("source.id"))
     location: Mapped[str]
-    """Where it was, without credentials."""
+    """Location, without credentials."""
     stamp: Mapped[str | None] = mapped_column(info=PHYSICAL)
     """Readers and fingerprint of the latest read: a file with the same stamp is not read again. Null: not read
     to its end, or not to be trusted."""
@@ -157,10 +157,11 @@ class Withdrawal(Table):
     source_id: Mapped[int] = mapped_column(ForeignKey("source.id"))
     external_id: Mapped[str]
     reason: Mapped[str]
-    """Why, in somebody's own words."""
+    """Reason, in somebody's own words."""
     withdrawn_at: Mapped[datetime.datetime] = mapped_column(info=PHYSICAL)
     taken_back_at: Mapped[datetime.datetime | None]
-    """When it was let in again; null while it is in force. Whether it is, is a fact, so this is not physical."""
+    """Moment at which it was let in again; null while it is in force. Being in force is a fact, so this is not
+    physical."""
 
 
 class Trajectory(Table):
@@ -197,7 +198,7 @@ class Trajectory(Table):
     id: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
     source_id: Mapped[int] = mapped_column(ForeignKey("source.id"))
     external_id: Mapped[str]
-    """What the source calls this run."""
+    """The source's name for this run."""
     version: Mapped[int]
     """1 for the first content seen under this external id, 2 for the next new one, ..."""
     superseded_by: Mapped[int | None]
@@ -233,7 +234,7 @@ class Trajectory(Table):
 
     @classmethod
     def has_text(cls) -> ColumnElement[bool]:
-        """Return whether a row's run was read here. One that was only imported is known by its hash alone.
+        """Return whether a row's run was read here. Of a run that was only imported, nothing but its hash is known.
 
         A run whose stored bytes were lost has been read, and its loss is damage: it is not passed over.
         """
@@ -272,7 +273,7 @@ class QuarantinedItem(Table):
     reason: Mapped[str]
     """A short fixed word for counting."""
     detail: Mapped[str]
-    """What was found, and what to do."""
+    """Finding, and what to do about it."""
 
 
 class FrozenTrajectory(Table):
@@ -297,7 +298,7 @@ class FrozenTrajectory(Table):
     eligible_decisions: Mapped[int]
     """Decisions with three or four candidates; at most three of them become states."""
     why_none: Mapped[str | None]
-    """Why no decision is eligible; null where one is."""
+    """Reason why no decision is eligible; null if one is."""
     frozen_at: Mapped[datetime.datetime] = mapped_column(info=PHYSICAL)
 
 
@@ -328,7 +329,7 @@ class DecisionState(Table):
     ordinal: Mapped[int]
     """Its place among the trajectory's eligible decisions, from 0."""
     quantile: Mapped[float]
-    """Which of the quantiles 1/3, 2/3, 1 of the eligible decisions chose it."""
+    """The quantile of the eligible decisions that chose it: 1/3, 2/3 or 1."""
     rule_version: Mapped[str]
     rule_hash: Mapped[str] = mapped_column(Hash)
     """SHA-256 over the rule's version and parameters (context cap, Recent2, bins)."""
@@ -339,7 +340,7 @@ class DecisionState(Table):
     state_key: Mapped[str] = mapped_column(Hash, unique=True)
     """SHA-256 over everything that made the state: what later stages name it by."""
     candidates: Mapped[int]
-    """How many candidates it has, 3 or 4."""
+    """Number of its candidates, 3 or 4."""
     status: Mapped[str] = mapped_column(String(8))
     """`frozen`, or `excluded` when a later stage found that it can never be labelled."""
     frozen_at: Mapped[datetime.datetime] = mapped_column(info=PHYSICAL)
@@ -380,9 +381,9 @@ class Execution(Table):
     id: Mapped[int] = mapped_column(primary_key=True)
     stage: Mapped[str] = mapped_column(String(9))
     subject: Mapped[str | None]
-    """What it worked on, such as the ingested URI without credentials."""
+    """Subject of the work, such as the ingested URI without credentials."""
     code_version: Mapped[str]
     started_at: Mapped[datetime.datetime]
     finished_at: Mapped[datetime.datetime | None]
     counts: Mapped[dict[str, Any] | None]
-    """What it did, written at the end; until then who is at it (`runs.py`)."""
+    """Summary of its work, written at the end; until then its worker (`runs.py`)."""

@@ -13,7 +13,7 @@ def this_worker() -> str:
 
 
 def is_gone(worker: str) -> bool:
-    """True only when the worker ran on this host and its process certainly no longer exists."""
+    """Return True only when the worker ran on this host and its process certainly no longer exists."""
     host, pid, started = worker.rsplit("/", 2)
     return host == _this_host() and _started(int(pid)) != started
 

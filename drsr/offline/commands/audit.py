@@ -53,7 +53,7 @@ def add_commands(commands: Commands) -> None:
         "--seed",
         type=int,
         metavar="S",
-        help="which ones (default: drawn at random, and printed: the same seed repeats them)",
+        help="seed that draws these states (default: random, and printed)",
     )
     parser.add_argument(
         "--retrain",

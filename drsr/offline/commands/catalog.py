@@ -12,7 +12,7 @@ def add_commands(commands: Commands) -> None:
     parser = commands.add_parser("catalog", help="upgrade, downgrade or check the catalog's database")
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
     for name, text in (
-        ("upgrade", "bring the database to this code's revision, creating it if it is not there"),
+        ("upgrade", "bring the database to this code's revision, creating it if it does not exist"),
         ("downgrade", "bring the database back to an older revision"),
         ("check", "compare the database with this code; exit code 1 if they differ"),
     ):

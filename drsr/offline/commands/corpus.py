@@ -44,8 +44,8 @@ def add_commands(commands: Commands) -> None:
         "check",
         run_check,
         help="check a corpus's tables, and the hash and reader of every file that was fetched",
-        description="Exit code 1 if a table is not sound (a licence is missing, a task in two groups, say), a file "
-        "missing or altered, or of another format than its row says.",
+        description="Exit code 1 if a table is not sound (say, a licence is missing or a task is in two groups), or if "
+        "a file is missing, altered, or not in the format that its row names.",
     )
     choose = add_command(
         actions,
@@ -53,7 +53,7 @@ def add_commands(commands: Commands) -> None:
         run_choose,
         help="choose runs of a fetched corpus by its rule, and write them to its runs.csv",
         description="The rule looks at sizes, tasks and agents, never at an outcome. Run it after adding files to a "
-        "corpus. With --check the exit code is 1 if runs.csv has other runs.",
+        "corpus. With --check the exit code is 1 if runs.csv names other runs than the rule chooses.",
     )
     choose.add_argument("--check", action="store_true", help="compare with runs.csv and write nothing")
     for action in (fetch, check, choose):

@@ -32,12 +32,12 @@ def add_commands(commands: Commands) -> None:
         run_metrics,
         json="print the numbers as JSON",
         help="print the numbers of the dashboard as Prometheus text",
-        description="For a scrape by node_exporter's textfile collector, from a cron job or after the night. Example: "
-        "drsr metrics --output /var/lib/node_exporter/drsr.prom",
+        description="Made for node_exporter's textfile collector: run it from cron, or after the night. Example: drsr "
+        "metrics --output /var/lib/node_exporter/drsr.prom",
     )
-    metrics.add_argument("--output", type=Path, metavar="FILE", help="write there, whole or not at all")
+    metrics.add_argument("--output", type=Path, metavar="FILE", help="write to this file, whole or not at all")
     for parser in (page, metrics):
-        parser.add_argument("--no-drift", action="store_true", help="leave feature files unread")
+        parser.add_argument("--no-drift", action="store_true", help="leave feature files unread, and drift out")
 
 
 def run_dashboard(options: argparse.Namespace) -> int:

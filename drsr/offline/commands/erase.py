@@ -24,17 +24,19 @@ def add_commands(commands: Commands) -> None:
         "erase",
         run,
         help="delete recorded runs for good, with everything that was made from them",
-        description="The runs' text, states, labels and features are deleted from catalog, artifact store, exported "
-        "parts, DVC's cache and remotes and what this machine keeps; name, hash and reason stay. They are not taken in "
-        "again. Policies made of them are named, and how to make a successor. Then every stored file is searched for "
-        "ten texts of the runs; exit code 1 if one is still there. The recorded files themselves, and copies of yours, "
-        "are yours to delete. Run it when nothing else uses the catalog. To leave a run out and keep it: drsr "
-        "withdraw.",
+        description="Deletes the runs' text, states, labels and features from catalog, artifact store, exported parts, "
+        "DVC's cache and remotes, and what this machine keeps. Name, hash and reason stay, so the runs are not taken "
+        "in again. Policies made from them are named, with how to make a successor. Then every stored file is searched "
+        "for ten texts of the runs; exit code 1 if one is still there. The recorded files themselves, and your own "
+        "copies, are yours to delete. Run it when nothing else uses the catalog. To leave a run out but keep it, use "
+        "drsr withdraw.",
         examples=_EXAMPLES,
     )
     which = parser.add_mutually_exclusive_group(required=True)
     which.add_argument("runs", nargs="*", default=[], metavar="SOURCE/ID", help="runs, as rules and audit name them")
-    which.add_argument("--list", metavar="FILE", help="runs as a file names them, one per line; - is standard input")
+    which.add_argument(
+        "--list", metavar="FILE", help="a file that names the runs, one per line; - reads standard input"
+    )
     which.add_argument("--source", help="all runs of a source")
     which.add_argument("--task", help="all runs of a task")
     parser.add_argument("--reason", metavar="TEXT", default="", help="the reason: required, and kept")

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 LABELS, FEATURES = "labels", "features"
 MEASURED = ("label", "featurize")
-"""What is exported unless something else is asked for: what takes long to make."""
+"""Stages exported by default: those whose results take long to make."""
 
 
 def add_commands(commands: Commands) -> None:
@@ -25,9 +25,9 @@ def add_commands(commands: Commands) -> None:
         "export",
         run_export,
         help="write what stages made to a folder of immutable files",
-        description="Adds to FOLDER/<stage> what is not there yet: labels and features as Parquet files that are named "
-        "by their own bytes, likewise runs and states; scorer, operating point, evaluation and released policy as they "
-        "are now. dvc.yaml names the same folders. Example: drsr export exports/ --stage label featurize",
+        description="Adds to FOLDER/<stage> what is missing there: runs, states, labels and features as Parquet files "
+        "named by their own bytes; scorer, operating point, evaluation and released policy as they are now. dvc.yaml "
+        "names the same folders. Example: drsr export exports/ --stage label featurize",
     )
     export.add_argument(
         "--stage",
@@ -47,9 +47,9 @@ def add_commands(commands: Commands) -> None:
         "import",
         run_import,
         help="take labels and features over from an export",
-        description="Only if language model, renderer, rule and feature layout are the same. Existing entries "
-        "stay. An export that also holds runs and states needs no runs here: they are then known by their hashes, "
-        "and what needs a text waits until they are ingested. Example: drsr import corpora/measured",
+        description="Works only if language model, renderer, rule and feature layout are the same. Existing entries "
+        "stay. An export that also holds runs and states needs no runs here: they are then known by their hashes, and "
+        "what needs a text waits until they are ingested. Example: drsr import corpora/measured",
     )
     for parser in (export, taking):
         parser.add_argument("folder", metavar="FOLDER", type=Path)

@@ -10,9 +10,9 @@ from drsr.command_line import Commands, add_command
 
 _EXAMPLES = """\
 examples:
-  drsr journal                                  the latest event and its SHA-256, which stands for all of them
+  drsr journal                                  the latest event and its SHA-256, which covers all of them
   drsr journal --list                           every event
-  drsr journal --anchor /mnt/elsewhere/heads    add the head to a file that whoever fits cannot change
+  drsr journal --anchor /mnt/elsewhere/heads    add the head to a file that whoever trains cannot change
   drsr audit --anchor /mnt/elsewhere/heads      later: every head in it must be in the chain
 """
 
@@ -24,7 +24,7 @@ def add_commands(commands: Commands) -> None:
         run,
         help="show the head of the catalog's journal, or write it down elsewhere",
         description="The journal has one row per event that changed what a policy can be made from, each with the hash "
-        "of the one before. Its head is what somebody else can keep, and have compared by drsr audit --anchor.",
+        "of the one before. Give its head to somebody else to keep; drsr audit --anchor compares it later.",
         examples=_EXAMPLES,
     )
     parser.add_argument("--list", action="store_true", help="show every event: number, moment, kind, rows, SHA-256")

@@ -24,9 +24,9 @@ def add_commands(commands: Commands) -> None:
         run,
         help="estimate what a run would do and cost: states, sets, tokens, hours, money",
         description="Counts what is missing per stage and why, the tokens with and without shared prefixes, and the "
-        "hours that it takes: from a short measurement at three context lengths, compared with what the last runs of "
-        "the labeler took on such a device. Changes nothing. "
-        "Example: DRSR_DEVICE=cuda drsr plan --workers 8 --devices 8 --price-per-hour 2.50",
+        "hours that it takes. These come from a short measurement at three context lengths, compared with what the "
+        "labeler's last runs took on such a device. Changes nothing. Example: DRSR_DEVICE=cuda drsr plan --workers 8 "
+        "--devices 8 --price-per-hour 2.50",
     )
     add_part_options(parser)
     parser.add_argument(
@@ -36,8 +36,8 @@ def add_commands(commands: Commands) -> None:
         "--devices",
         type=int,
         metavar="N",
-        help="cores or GPUs that the workers will have (default: those of this machine); no more of them than workers "
-        "are at work",
+        help="cores or GPUs that the workers will have (default: those of this machine); at most one per worker is "
+        "used",
     )
     parser.add_argument(
         "--price-per-hour",
@@ -45,7 +45,12 @@ def add_commands(commands: Commands) -> None:
         metavar="MONEY",
         help="what an hour costs: of one GPU, or of the machine if the device is the CPU",
     )
-    parser.add_argument("--labeler", default="default", metavar="NAME", help="name of the way of measuring")
+    parser.add_argument(
+        "--labeler",
+        default="default",
+        metavar="NAME",
+        help="name of the labeler, the way of measuring (default: default)",
+    )
     parser.add_argument("--view", default="default", metavar="NAME", help="name of the feature view")
     parser.add_argument("--no-price", action="store_true", help="do not load the language model to measure its speed")
 

@@ -22,10 +22,11 @@ def add_commands(commands: Commands) -> None:
         run,
         help="write down limits, seeds and rules before labels are read",
         description="Writes the parameters of training and calibration, the number of rules of each dataset and how "
-        "many states are labelled already. Whoever keeps the file, or its SHA-256, can have it compared by drsr audit.",
+        "many states are labelled already. Whoever keeps the file, or its SHA-256, can have drsr audit compare it "
+        "later.",
         examples=_EXAMPLES,
     )
-    parser.add_argument("--to", type=Path, default=Path("promise.json"), metavar="FILE")
+    parser.add_argument("--to", type=Path, default=Path("promise.json"), metavar="FILE", help="default: %(default)s")
 
 
 def run(options: argparse.Namespace) -> int:

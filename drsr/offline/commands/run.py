@@ -34,7 +34,7 @@ def add_commands(commands: Commands) -> None:
         json="print one JSON object: what every stage did, and what failed",
         help=f"run all stages in order: {', '.join(NAMES)}",
         description="Runs one stage after the other, each on what is missing or stale, and stops at the first that "
-        "fails. Run again it does what is left. A policy that is worse on validation than the released one is not "
+        "fails. Run it again to do what is left. A policy that is worse on validation than the released one is not "
         "published. Example: drsr run s3://bucket/runs --workers 2",
     )
     parser.add_argument("location", nargs="?", metavar="URI", help="what to ingest (default: the sample corpus)")
@@ -50,7 +50,8 @@ def add_commands(commands: Commands) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """The exit code is that of the stage that failed; with --json what was done until then is printed all the same."""
+    """Run the stages. The exit code is that of the stage that failed; with --json what was done until then is printed
+    all the same."""
     from drsr.cli import build_parser
     from drsr.offline.notices import Failure, failure_of
 
@@ -103,7 +104,7 @@ def _tell(failure: Failure) -> None:
 
 
 def require_enough(wanted: str | None) -> None:
-    """SettingsError for what neither is a number of states above 0 nor a share."""
+    """Raise SettingsError for anything but a number of states above 0 or a share."""
     from drsr.offline.publish.refreshes import says_enough
 
     if wanted is not None and not says_enough(wanted):

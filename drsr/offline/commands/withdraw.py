@@ -27,15 +27,17 @@ def add_commands(commands: Commands) -> None:
         "withdraw",
         run,
         help="take a recorded run out of everything that is made from now on",
-        description="The run takes part in nothing any more: no stage reads it, no rule about the data looks at it, "
-        "even if it is ingested again. What was made from it before can still be traced. The audit of a policy "
-        "shows what was withdrawn and why, even if it has been taken back since.",
+        description="The run no longer takes part in anything: no stage reads it and no rule judges it, even if it is "
+        "ingested again. What was made from it before can still be traced. The audit of a policy shows what was "
+        "withdrawn and why, even if it has been taken back since.",
         examples=_EXAMPLES,
     )
     which = parser.add_mutually_exclusive_group(required=True)
     which.add_argument("run_name", nargs="?", metavar="SOURCE/ID", help="the run, as rules and audit name it")
     which.add_argument(
-        "--list", action="store_true", help="list the runs that are withdrawn, and separately those that were"
+        "--list",
+        action="store_true",
+        help="list the runs that are withdrawn and, separately, those that were taken back",
     )
     which.add_argument(
         "--undo", metavar="SOURCE/ID", help="let a withdrawn run take part again; that it was withdrawn stays on record"
@@ -43,7 +45,7 @@ def add_commands(commands: Commands) -> None:
     which.add_argument(
         "--duplicates",
         action="store_true",
-        help="withdraw one of each two runs of different splits that say nearly the same: the one in train, else the "
+        help="of every two runs in different splits that say nearly the same, withdraw the one in train, or else the "
         "one in validation",
     )
     parser.add_argument("--reason", metavar="TEXT", default="", help="the reason: required, and shown by every audit")

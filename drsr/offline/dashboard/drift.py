@@ -117,7 +117,7 @@ def edges(sample: NDArray[np.float32]) -> NDArray[np.float32]:
 
 
 def _cut(values: NDArray[np.float32], quantiles: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Return different edges; a value that is several quantiles at once gets a bin of its own."""
+    """Return different edges; a value that is several quantiles at once gets a separate bin."""
     cut, times = np.unique(quantiles, return_counts=True)
     before = np.searchsorted(values, cut[times > 1]) - 1
     return np.unique(np.concatenate([cut, values[before[before >= 0]]]))

@@ -1,4 +1,4 @@
-"""The dashboard: the history of a catalog on one page. It holds numbers and names, no text of a run."""
+"""The dashboard: the history of a catalog on one page. It holds numbers and names, but no text of a run."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def _waits(numbers: Numbers) -> Iterator[Markup]:
             yield element("p", f"It spent {_seconds(night.between)} between stages, on judging, exports or workers.")
     else:
         yield element("p", "No stage has run in this catalog yet.")
-    yield items(_left(left)) if (_left(left)) else element("p", "Nothing waits.")
+    yield items(_left(left)) if (_left(left)) else element("p", "Nothing is waiting.")
 
 
 def _left(left: Left) -> list[str]:
@@ -107,7 +107,7 @@ def _nights(nights: Sequence[Night], total: int) -> Iterator[Markup]:
         )
         for night in reversed(nights)
     ]
-    head = ("began (UTC)", *NAMES, "between", "came to")
+    head = ("began (UTC)", *NAMES, "between stages", "result")
     yield from _latest(head, rows)
 
 
@@ -115,12 +115,12 @@ def _latest(head: Sequence[str], rows: Sequence[Sequence[object]]) -> Iterator[M
     """Show the latest nights; the others are folded away."""
     yield table(head, rows[:LATEST])
     if len(rows) > LATEST:
-        yield element("details", element("summary", f"{len(rows) - LATEST} nights before"), table(head, rows[LATEST:]))
+        yield element("details", element("summary", f"{len(rows) - LATEST} earlier nights"), table(head, rows[LATEST:]))
 
 
 def _sources(numbers: Numbers) -> Iterator[Markup]:
     if not numbers.sources:
-        yield element("p", "None yet: drsr ingest.")
+        yield element("p", "None yet; drsr ingest reads recorded runs.")
         return
     rows = [(row.source, *map(_number, row[1:])) for row in numbers.sources]
     yield table(("source", "current runs", "decision states", "in quarantine"), rows)
@@ -139,7 +139,7 @@ def _quarantine(numbers: Numbers) -> Iterator[Markup]:
         if rest:
             series.append(Series("other", [float(sum(night.quarantined.get(r, 0) for r in rest)) for night in nights]))
         labels = _days(nights)
-        yield bars(labels, series, "Things put into quarantine, by night and reason.", _count)
+        yield bars(labels, series, "Items put into quarantine, by night and reason.", _count)
     if numbers.quarantined:
         now = [(source, reason, _number(count)) for source, reason, count in numbers.quarantined]
         yield table(("source", "reason", "in quarantine now"), now)
@@ -153,9 +153,17 @@ def _labels(numbers: Numbers) -> Iterator[Markup]:
     if measured:
         labels = _days(measured)
         speed = [night.labelled_per_hour or 0.0 for night in measured]
-        yield bars(labels, [Series("states an hour", speed)], "Labelled states an hour, by night.", _count)
+        yield bars(labels, [Series("states per hour", speed)], "Labelled states per hour, by night.", _count)
         rows = [_cost(night) for night in reversed(measured)]
-        head = ("began (UTC)", "states", "sets", "states an hour", "worker hours", "worker s a state", "tokens read")
+        head = (
+            "began (UTC)",
+            "states",
+            "sets",
+            "states per hour",
+            "worker hours",
+            "worker seconds per state",
+            "tokens read",
+        )
         yield from _latest(head, rows)
     if numbers.labels:
         rows_of = [
@@ -199,7 +207,7 @@ def _drift(drift: Drift | None) -> Iterator[Markup]:
         "p",
         f"Population stability index of {drift.columns:,} columns of the view {drift.view} against "
         f"{drift.training_rows:,} candidates of the training set. Above {SHIFTED:g} a column is called shifted; "
-        "an index near the one by chance says nothing. The test split is left out.",
+        "an index close to the one by chance means nothing. The test split is left out.",
     )
     rows = [
         (
@@ -217,7 +225,7 @@ def _drift(drift: Drift | None) -> Iterator[Markup]:
 
 def _releases(releases: Sequence[ReleaseNumbers]) -> Iterator[Markup]:
     if not releases:
-        yield element("p", "Nothing is released yet: drsr publish.")
+        yield element("p", "Nothing is released yet; drsr publish makes a release.")
         return
     shown = releases[:RELEASES]
     if len(releases) > len(shown):

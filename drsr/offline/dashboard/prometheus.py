@@ -46,7 +46,7 @@ def _last_night(night: Night) -> Iterator[tuple[str, str, list[Sample]]]:
     published: list[Sample] = [] if outcome is None else [({}, float(bool(outcome.get("published"))))]
     yield "drsr_night_published", "Whether the last night published a policy.", published
     quarantined: list[Sample] = [({"reason": reason}, float(n)) for reason, n in sorted(night.quarantined.items())]
-    yield "drsr_night_quarantined", "Things that the last night put into quarantine.", quarantined
+    yield "drsr_night_quarantined", "Items that the last night put into quarantine.", quarantined
 
 
 def _data(numbers: Numbers) -> Iterator[tuple[str, str, list[Sample]]]:

@@ -108,7 +108,7 @@ def parse_kind(text: str, params: TrainParams) -> Kind:
     """`KIND` or `KIND:GROUP+GROUP`: a kind on the columns of these groups, else on those that `params` name."""
     name, _, groups = text.partition(":")
     if name not in KINDS:
-        raise SettingsError(f"{name!r} is no kind of scorer", hint=f"the kinds are {', '.join(KINDS)}")
+        raise SettingsError(f"{name!r} is not a kind of scorer", hint=f"the kinds are {', '.join(KINDS)}")
     columns = tuple(groups.split("+")) if groups else params.column_groups
     if name == REGULARISED:
         # An epoch is one update on all labels, so few epochs and a strong decay are what can hold a network back.

@@ -68,7 +68,7 @@ class TrainedAblations(NamedTuple):
     missing: list[Missing]
 
     def ensembles(self, artifacts: ArtifactStore) -> dict[str, FrozenScorer]:
-        """Return the ensembles by configuration; one that differs only in selection has none of its own."""
+        """Return the ensembles by configuration; a configuration that differs only in selection has no ensemble."""
         return {result.record.ablation: load_trained(artifacts, result.record) for result in self.scorers}
 
     def fold_scores(self, artifacts: ArtifactStore) -> dict[str, ScoredSets[TrainingFrame]]:

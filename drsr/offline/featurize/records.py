@@ -125,7 +125,7 @@ _FILE = select(FeatureFile.id).where(FeatureFile.view_id == bindparam("view"), F
 def pending_features(
     columns: Sequence[Any], view_id: int | None, freezing: FreezingRule, part: Selection
 ) -> Select[Any]:
-    """Frozen states of current trajectories without features in this view."""
+    """Return frozen states of current trajectories without features in this view."""
     return waiting_states(columns, freezing, part, StateFeatures.view_id, view_id)
 
 

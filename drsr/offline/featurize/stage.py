@@ -99,7 +99,7 @@ class FeaturizeRun(NamedTuple):
     limit: int | None
     """Stop after the trajectory with which this many states were reached."""
     memory_mb: int = DEFAULT_MEGABYTES
-    """What reading may take above the loaded model."""
+    """Memory that reading may take above the loaded model."""
 
 
 def featurize_run(
@@ -164,7 +164,7 @@ def _config(backbone: str) -> Any:
 def count_waiting(
     catalog: Catalog, artifacts: ArtifactStore, view: str, identity: ViewIdentity, part: Selection
 ) -> int:
-    """States that a run would work on: those without features, and those whose file is gone."""
+    """Count states that a run would work on: those without features, and those whose file is gone."""
     with catalog.reading() as connection:
         present = present_view(connection, view, identity)
         missing = count_pending(connection, present and present.id, identity.freezing, part)
@@ -172,7 +172,7 @@ def count_waiting(
 
 
 def count_pending(connection: Connection, view_id: int | None, freezing: FreezingRule, part: Selection) -> int:
-    """States that wait for their features."""
+    """Count states that wait for their features."""
     query = pending_features([func.count(DecisionState.id)], view_id, freezing, part)
     count: int = connection.execute(query).scalar_one()
     return count

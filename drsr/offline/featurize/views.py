@@ -122,7 +122,7 @@ def refuse_unknowable(columns: Sequence[Column]) -> None:
             )
     names = [column.name for column in columns]
     if len(set(names)) != len(names) or not names:
-        raise FeatureViewError("a view needs columns, each with a name of its own")
+        raise FeatureViewError("a view needs columns, each with its own name")
 
 
 def refuse_misnamed(name: str, columns: Sequence[Column]) -> None:

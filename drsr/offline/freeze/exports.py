@@ -1,4 +1,4 @@
-"""Exports of ingested runs and frozen states: identities and hashes, no text.
+"""Exports of ingested runs and frozen states: identities and hashes, without text.
 
 The runs themselves stay in the artifact store, under the hash given here. A row is never withdrawn: a run that was
 recorded again has a row of its own, with the next version. `imports.py` takes both over in a catalog that has not read

@@ -148,7 +148,7 @@ def _place(connection: Connection, runs: Sequence[Row], where: Path) -> None:
             raise InputError(
                 f"group {group} is in {split}, and in {here[group]} here",
                 where=str(where),
-                hint="a split never changes: import into a catalog of its own (DRSR_CATALOG_URL)",
+                hint="a split never changes: import into a separate catalog (DRSR_CATALOG_URL)",
             )
     new = [{"group_key": group, "split": split} for group, split in groups.items() if group not in here]
     insert_all(connection, SplitGroup, new)

@@ -25,7 +25,7 @@ class ReadablePart(NamedTuple):
     request: Request
     rendering: Rendering
     why_cut: str | None
-    """What is wrong with the message that ends it; None if it is the whole run."""
+    """Fault of the message that ends it; None if it is the whole run."""
 
 
 def readable_part(trajectory: Trajectory, tokenizer: Tokenizer) -> ReadablePart:

@@ -72,13 +72,13 @@ def unfrozen(
 
 
 def count_unfrozen(connection: Connection, rule: FreezingRule, source: str | None = None) -> int:
-    """Current trajectories without a marker for this rule."""
+    """Count current trajectories without a marker for this rule."""
     count: int = connection.execute(_without_marker(select(func.count()), rule, source)).scalar_one()
     return count
 
 
 def count_current(connection: Connection, source: str | None = None) -> int:
-    """Current trajectories."""
+    """Count current trajectories."""
     count: int = connection.execute(_current(select(func.count()), source)).scalar_one()
     return count
 

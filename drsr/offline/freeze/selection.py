@@ -57,7 +57,7 @@ def waiting_states(
     of: InstrumentedAttribute[int],
     number: int | None,
 ) -> Select[Any]:
-    """Frozen states of current trajectories without a row of a table of results whose column `of` is `number`.
+    """Return frozen states of current trajectories without a row of a table of results whose column `of` is `number`.
 
     No row has the number None: all frozen states wait.
     """
@@ -74,7 +74,7 @@ def waiting_states(
 
 
 def unfrozen_trajectories(columns: Sequence[Any], freezing: FreezingRule, part: Selection) -> Select[Any]:
-    """Current trajectories that were not frozen under this rule and tokenizer yet."""
+    """Return current trajectories that were not frozen under this rule and tokenizer yet."""
     marker = and_(FrozenTrajectory.trajectory_id == Trajectory.id, is_rule(FrozenTrajectory, freezing))
     query = (
         select(*columns)
@@ -87,7 +87,7 @@ def unfrozen_trajectories(columns: Sequence[Any], freezing: FreezingRule, part: 
 
 
 def count_to_freeze(connection: Connection, freezing: FreezingRule, part: Selection) -> int:
-    """Trajectories of a part whose states are not known yet."""
+    """Count trajectories of a part whose states are not known yet."""
     count: int = connection.execute(unfrozen_trajectories([func.count()], freezing, part)).scalar_one()
     return count
 

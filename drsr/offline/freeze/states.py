@@ -61,7 +61,7 @@ class FrozenTrajectory(NamedTuple):
     why_none: str | None
     """Reason why no decision is eligible; None if one is."""
     why_cut: str | None = None
-    """What is wrong with the first unusable message; None if the whole run could be used."""
+    """Fault of the first unusable message; None if the whole run could be used."""
 
 
 def rule_hash(caps: Caps) -> str:

@@ -53,7 +53,7 @@ def packing(stream: BinaryIO) -> Packing | None:
 
 
 def unpacked(stream: BinaryIO, kind: Packing, location: str, limits: Limits) -> BinaryIO:
-    """The decompressed bytes of a stream. Reading them raises Unreadable where they are corrupt or a bomb."""
+    """Return the decompressed bytes of a stream. Reading them raises Unreadable where they are corrupt or a bomb."""
     packed = _Counted(stream, location)
     source: _Readable
     if kind == "gzip":
@@ -68,7 +68,7 @@ def unpacked(stream: BinaryIO, kind: Packing, location: str, limits: Limits) -> 
 
 
 def zip_members(stream: BinaryIO, file: SourceFile, limits: Limits) -> Iterator[SourceFile]:
-    """The members of a zip archive, folder by folder. Raises Unreadable where the archive itself is no good.
+    """Yield the members of a zip archive, folder by folder. Raise Unreadable if the archive itself is broken.
 
     A member that must not be opened carries the reason in `refused`; hidden members are left out.
     """

@@ -54,5 +54,5 @@ def package_of(entry: EntryPoint) -> str:
 
 
 def known_formats() -> tuple[str, ...]:
-    """Every format that can be read here, with those of other packages."""
+    """Return every format that can be read here, with those of other packages."""
     return (*FORMATS, *dict.fromkeys(entry.name for entry in plug_in_entries()))

@@ -72,7 +72,7 @@ class LeakedPair(NamedTuple):
 def leaked_pairs(
     catalog: Catalog, artifacts: ArtifactStore, threshold: float = THRESHOLD, kept: Kept | None = None
 ) -> list[LeakedPair]:
-    """The near-duplicates across splits among a catalog's current trajectories, most alike first.
+    """Return the near-duplicates across splits among a catalog's current trajectories, most alike first.
 
     One trajectory is in memory at a time; what grows with their number are signatures of 1 KB. With `kept` only those
     that have no signature yet are read, and pairs that may be alike.
@@ -127,8 +127,8 @@ def near_duplicates(
     threshold: float = THRESHOLD,
     signature: Callable[[Key], NDArray[np.uint64]] | None = None,
 ) -> list[NearDuplicate[Key]]:
-    """The pairs across splits that are alike, most alike first. `text` is called once or twice for each key, or where
-    `signature` is known only for those that may be alike."""
+    """Return the pairs across splits that are alike, most alike first. `text` is called once or twice for each key, or
+    where `signature` is known only for those that may be alike."""
     keys = list(splits)
     signed = signature or (lambda key: _signature(shingles(text(key))))
     signatures = np.stack([signed(key) for key in keys]) if keys else np.empty((0, 0))
@@ -143,23 +143,24 @@ def near_duplicates(
 
 
 def text_of(trajectory: Trajectory) -> str:
-    """Everything said in a trajectory but the instructions, which all runs of an agent share."""
+    """Return everything said in a trajectory but the instructions, which all runs of an agent share."""
     return "\n".join(texts_of(trajectory))
 
 
 def texts_of(trajectory: Trajectory) -> list[str]:
-    """The same, text by text."""
+    """Return the same, text by text."""
     messages = trajectory.request["messages"]
     return [text for message in messages if message["role"] not in _SHARED_ROLES for text in strings_in(message)]
 
 
 def shingles(text: str) -> Shingles:
-    """The distinct runs of five words, as sorted hashes. A shorter text is one shingle, an empty one has none."""
+    """Return the distinct runs of five words, as sorted hashes. A shorter text is one shingle, an empty one has
+    none."""
     return np.unique(shingles_in_order(text))
 
 
 def shingles_in_order(text: str) -> Shingles:
-    """The same as they come, each as often as it comes."""
+    """Return the same as they come, each as often as it comes."""
     words = np.array([zlib.crc32(word.encode("utf-8", "replace")) for word in WORD.findall(text)], dtype=np.uint64)
     if len(words) == 0:
         return words

@@ -42,7 +42,7 @@ class IngestSummary:
     quarantined: dict[str, int] = field(default_factory=dict)
     """Things in the files read now that could not be read or were refused, by reason."""
     without_task: int = 0
-    """Runs read now whose task nobody names: each is a group of its own."""
+    """Runs read now whose task has no name: each is a separate group."""
     only_session: int = 0
     """Of these, runs that say which session they belong to: the runs of a session are one group."""
     redacted: dict[str, int] = field(default_factory=dict)

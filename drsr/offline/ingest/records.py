@@ -28,7 +28,7 @@ from drsr.offline.ingest.versions import ReadTrajectory, Runs
 CONFLICT = "conflicting_id"
 """Reason of a run that was refused because another file said something else about it before."""
 MOST_QUARANTINED = 1_000
-"""Rows of `quarantined_item` for one file. A file with a million bad lines is told in one more row."""
+"""Rows of `quarantined_item` for one file. A file with a million bad lines is summed up in one more row."""
 
 
 @dataclass(slots=True)
@@ -38,11 +38,11 @@ class ReadFile:
     source: str
     location: str
     stamp: str | None
-    """What it is recognised by at the next ingest; None when it must be read again."""
+    """Mark by which the next ingest recognises it; None if it must be read again."""
     held: int = 0
     """Trajectories that were recorded from it so far."""
     reasons: dict[str, int] = field(default_factory=dict)
-    """How often each reason was given so far for not reading or refusing something in it."""
+    """Count of each reason given so far for not reading or refusing something in it."""
     quarantined: dict[tuple[str, str], str] = field(default_factory=dict)
     """The first of these: detail by (location, reason)."""
 
@@ -77,7 +77,7 @@ class Recorded(NamedTuple):
 def known_stamps(
     connection: Connection, locations: Sequence[str], *, with_runs: bool = False
 ) -> dict[tuple[str, str], str]:
-    """The stamps of files that were read to their end and can be trusted, by (source, location), in one query.
+    """Return the stamps of files that were read to their end and can be trusted, by (source, location), in one query.
 
     `with_runs` leaves out those in which no run was found.
     """

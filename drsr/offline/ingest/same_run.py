@@ -22,7 +22,7 @@ class Relation(Enum):
     LONGER = "longer"
     """It begins with all that is known, and goes on."""
     SHORTER = "shorter"
-    """All that is known begins with it."""
+    """Everything known begins with it."""
     OTHER = "other"
     """The two part ways."""
 

@@ -46,7 +46,7 @@ COMMON = 50
 SHARED = 3
 CONTAINED = 0.5
 OPENING, SHORT_OPENING = 12, 4
-"""Words of an opening that is enough by itself, and of one that is enough with the same first call."""
+"""Words of an opening that suffices alone, and of an opening that suffices together with the same first call."""
 
 _IDENTIFIER = re.compile(r"#?\w+(?:[-@.]\w+)*")
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}(?!\d)")
@@ -112,7 +112,7 @@ _HASH = 16
 
 
 def kept_subject(data: bytes) -> bytes:
-    """The subject of a stored trajectory without its words: hashes of opening, start and each identifier."""
+    """Return the subject of a stored trajectory without its words: hashes of opening, start and each identifier."""
     subject = subject_of(Trajectory.from_json(data))
     ways = [_hash(said) if said else bytes(_HASH) for said in (subject.opening, subject.start)]
     return b"".join([*ways, *map(_hash, sorted(subject.identifiers))])
@@ -123,7 +123,7 @@ def _hash(word: str) -> bytes:
 
 
 def read_kept_subject(hashed: bytes) -> Subject:
-    """The same as a subject, in hashes instead of words."""
+    """Return the same as a subject, in hashes instead of words."""
     opening, start, *identifiers = (hashed[place : place + _HASH].hex() for place in range(0, len(hashed), _HASH))
     said = (way if way.strip("0") else "" for way in (opening, start))
     return Subject(frozenset(identifiers), *said)

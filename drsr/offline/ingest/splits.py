@@ -28,7 +28,7 @@ def group_key(source: str, external_id: str, task: str | None) -> str:
 
 
 def assign_split(group: str) -> Split:
-    """The split of a group that was not seen before."""
+    """Return the split of a group that was not seen before."""
     digest = hashlib.sha256(f"{SALT}\0{group}".encode()).digest()
     fraction = int.from_bytes(digest[:8], "big") / 2**64
     if fraction < _TRAIN:

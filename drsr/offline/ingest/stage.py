@@ -65,9 +65,9 @@ class Admitted(NamedTuple):
 
     trajectory: Trajectory
     group: str | None = None
-    """What it must stay together with, where that is more than its task."""
+    """Group that it must stay together with, if that is more than its task."""
     split: Split | None = None
-    """Where a group that was not seen before belongs, if not where its hash puts it."""
+    """Split of a group that was not seen before, if not the one that its hash gives."""
     task: str | None = None
     """Its task's name across sources, where that is not the one in its own file."""
     domain: str | None = None

@@ -23,7 +23,7 @@ class Trajectory:
     """
 
     external_id: str
-    """What the source calls this run; unique within one source."""
+    """The source's name for this run; unique within one source."""
     protocol: Literal["openai", "anthropic"]
     """The wire form of `request`."""
     request: Json
@@ -33,14 +33,14 @@ class Trajectory:
     task: str | None = None
     """Identity of the task, where the format knows it: trials of one task stay in one split."""
     domain: str | None = None
-    """What kind of work it is, where the format knows it: `airline`, `code`."""
+    """Kind of work, if the format knows it: `airline`, `code`."""
     reward: float | None = None
     """The score of the run, if recorded. For evaluation only, never a feature."""
     only_session: bool = field(default=False, compare=False)
     """Whether `task` is merely what the runs of one session share, and names no task. Said when read, not stored."""
 
     def to_json(self) -> bytes:
-        """The canonical bytes: sorted keys, UTF-8. What is stored, and what is hashed."""
+        """Return the canonical bytes: sorted keys, UTF-8. What is stored, and what is hashed."""
         return orjson.dumps(
             {
                 "domain": self.domain,
@@ -55,7 +55,7 @@ class Trajectory:
         )
 
     def json_pieces(self) -> Iterator[bytes]:
-        """The same bytes, a message at a time. TypeError where there are none, as from `to_json`."""
+        """Yield the same bytes, a message at a time. TypeError where there are none, as from `to_json`."""
         yield b'{"domain":' + _json(self.domain) + b',"external_id":' + _json(self.external_id)
         yield b',"protocol":' + _json(self.protocol) + b',"reader":' + _json(self.reader) + b',"request":{'
         for number, name in enumerate(sorted(self.request)):

@@ -23,7 +23,7 @@ class Understood(NamedTuple):
     call: str
     """The first call: tool and arguments."""
     result: str
-    """What answered it."""
+    """Its answer."""
     last: str
     """The last message, behind its role."""
 

@@ -152,7 +152,7 @@ class Runs:
         return self._compare(current.blob, self._blobs[read.content_hash])
 
     def _as_fork(self, current: _Version, read: ReadTrajectory, location: str) -> ReadTrajectory:
-        """Return it as a run of its own, on the same side of the split, whose versions are looked up."""
+        """Return it as a separate run, on the same side of the split, whose versions are looked up."""
         name = f"{read.external_id}~{hashlib.sha256(location.encode()).hexdigest()[:8]}"
         if name not in self._versions:
             self._versions[name] = []

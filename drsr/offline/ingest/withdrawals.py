@@ -23,7 +23,8 @@ from drsr.offline.ingest.feeds.disguises import DisguisedPair
 from drsr.offline.ingest.near_duplicates import LeakedPair
 
 ERASED = "erased: "
-"""How the reason of a run begins that was erased (`offline/erase.py`). It is not taken back, and not taken in again."""
+"""Beginning of the reason of an erased run (`offline/erase.py`). Such a run is neither taken back nor taken in
+again."""
 
 
 class WithdrawnRun(NamedTuple):
@@ -35,7 +36,7 @@ class WithdrawnRun(NamedTuple):
     reason: str
     withdrawn_at: datetime.datetime
     states: int
-    """How many states of it, of all versions, stay for what was made from them."""
+    """Number of its states, of all versions, that stay because something was made from them."""
     taken_back_at: datetime.datetime | None
     """None while it is withdrawn."""
 
@@ -96,17 +97,18 @@ def _note(connection: Connection, kind: str, external_id: str, before: ledger.Ro
 
 
 def erased_names(connection: Connection) -> frozenset[str]:
-    """The names of erased runs: they are never taken in again."""
+    """Return the names of erased runs: they are never taken in again."""
     return frozenset(run.name for run in withdrawn_runs(connection) if run.reason.startswith(ERASED))
 
 
 def withdrawn_runs(connection: Connection) -> list[WithdrawnRun]:
-    """All that are withdrawn now, by name."""
+    """Return the runs that are withdrawn now, by name."""
     return _runs(connection, _IN_FORCE)
 
 
 def taken_back_runs(connection: Connection) -> list[WithdrawnRun]:
-    """One for every time that a run was withdrawn and taken back, by name; it may be withdrawn again now."""
+    """Return one entry for every time that a run was withdrawn and taken back, by name; it may be withdrawn again
+    now."""
     return _runs(connection, ~_IN_FORCE)
 
 

@@ -39,11 +39,11 @@ class Configured(NamedTuple):
         return configured_identity(self.settings.backbone, self.settings.dtype, self.caps)
 
     def view(self, name: str) -> ViewIdentity:
-        """The identities that the features of a view depend on."""
+        """Return the identities that the features of a view depend on."""
         return identity_without_weights(self.settings.backbone, self.settings.dtype, self.caps, self.tokenizer, name)
 
     def columns(self, view: str) -> tuple[Column, ...]:
-        """The columns that a view has with this language model."""
+        """Return the columns that a view has with this language model."""
         return layout_without_weights(self.settings.backbone, view).columns
 
     def find_labeler(self, connection: Connection, name: str) -> int | None:
@@ -58,7 +58,7 @@ def configured(settings: Settings) -> Configured:
 
 
 def count_left(place: Place, found: Configured, stage: str, name: str, part: Selection) -> int:
-    """States that `label` with the labeler of this name, or `featurize` with the view, would work on."""
+    """Count states that `label` with the labeler of this name, or `featurize` with the view, would work on."""
     if stage == "featurize":
         return count_waiting(place.catalog, place.artifacts, name, found.view(name), part)
     with place.catalog.reading() as connection:

@@ -172,7 +172,7 @@ def about_labels(identity: LabelerIdentity) -> About:
 
 
 def state_ids(connection: Connection, keys: Sequence[str]) -> dict[str, int]:
-    """The rows of frozen states, by their own identity; states that are not there are left out."""
+    """Return the rows of frozen states, by their own identity; states that are not there are left out."""
     query = select(DecisionState.state_key, DecisionState.id).where(DecisionState.state_key.in_(keys))
     return {row.state_key: row.id for row in connection.execute(query)}
 

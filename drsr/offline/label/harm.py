@@ -69,7 +69,7 @@ class _Contexts(NamedTuple):
 
 
 def contexts_of(state: DecisionState) -> _Contexts:
-    """The intact context, and D_A(C) for every set A."""
+    """Return the intact context, and D_A(C) for every set A."""
     view, rendering = state.view, state.rendering
     sets = deletion_sets(state, len(state.candidates))
     deleted = tuple((found, view.token_ids(rendering.without(found.removal))) for found in sets)
@@ -117,7 +117,7 @@ def measure_states(
 
 
 def _state_harms(sets: Sequence[DeletionSet], nlls: Sequence[float | Exclusion]) -> StateHarms | Exclusion:
-    """Without the intact NLL, or without any other, there is no label at all."""
+    """Measure one state's harms. Without the intact NLL, or without any other, there is no label at all."""
     intact, *deleted = nlls
     if isinstance(intact, Exclusion):
         return intact
@@ -142,7 +142,7 @@ def interactions(harms: Harms) -> dict[int, float]:
 
 
 def members(mask: int) -> list[int]:
-    """The singletons of a set, as masks."""
+    """Return the singletons of a set, as masks."""
     return [1 << bit for bit in range(mask.bit_length()) if mask & (1 << bit)]
 
 

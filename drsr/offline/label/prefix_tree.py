@@ -22,13 +22,13 @@ class Node(Generic[Key]):
     """A run of tokens without a branch."""
 
     start: int
-    """How many tokens stand before it on the way from the root."""
+    """Number of tokens before it on the way from the root."""
     tokens: TokenIds
     """Its own tokens; only the root has none."""
     keys: list[Key] = field(default_factory=list)
     """The sequences that end with its last token."""
     children: list[Node[Key]] = field(default_factory=list)
-    """What comes next: no two of them begin with the same token."""
+    """Nodes that come next, no two of which begin with the same token."""
 
     @property
     def stop(self) -> int:
@@ -36,7 +36,7 @@ class Node(Generic[Key]):
         return self.start + len(self.tokens)
 
     def walk(self) -> Iterator[Node[Key]]:
-        """The node and all below it, depth first, each after its parent."""
+        """Yield the node and all below it, depth first, each after its parent."""
         open_nodes = [self]
         while open_nodes:
             node = open_nodes.pop()
@@ -45,7 +45,7 @@ class Node(Generic[Key]):
 
 
 def build_tree(sequences: Mapping[Key, TokenIds]) -> Node[Key]:
-    """The tree of all sequences. Time grows linearly with their total length; equal ones share all nodes."""
+    """Return the tree of all sequences. Time grows linearly with their total length; equal ones share all nodes."""
     root: Node[Key] = Node(start=0, tokens=np.empty(0, dtype=np.int32))
     for key, sequence in sequences.items():
         _insert(root, key, sequence)
@@ -53,7 +53,7 @@ def build_tree(sequences: Mapping[Key, TokenIds]) -> Node[Key]:
 
 
 def total_tokens(root: Node[Key]) -> int:
-    """The tokens to process: the sum of all nodes' lengths."""
+    """Return the tokens to process: the sum of all nodes' lengths."""
     return sum(len(node.tokens) for node in root.walk())
 
 
@@ -91,7 +91,7 @@ def _length(node: Node[Key]) -> int:
 
 
 def path_of(root: Node[Key], sequence: TokenIds) -> list[Node[Key]]:
-    """The nodes that spell a sequence of the tree, in order. AssertionError if they spell anything else."""
+    """Return the nodes that spell a sequence of the tree, in order. AssertionError if they spell anything else."""
     path, node = [], root
     while node.stop < len(sequence):
         node = next(child for child in node.children if child.tokens[0] == sequence[node.stop])

@@ -28,7 +28,7 @@ from drsr.request.view import Caps
 
 
 class LabelerIdentity(NamedTuple):
-    """All that a label's number depends on besides its state."""
+    """Everything that a label's number depends on besides its state."""
 
     backbone: str
     """Its name when the labeler was first used. A name only, such as a folder that another machine has elsewhere: what
@@ -45,7 +45,8 @@ class LabelerIdentity(NamedTuple):
 
     @property
     def facts(self) -> dict[str, Any]:
-        """By name. The method only where it counts, so that labelers in float32 are known by what they always were."""
+        """Return the facts by name. The method is included only where it counts, so that labelers in float32 keep their
+        identity."""
         return {name: value for name, value in self._asdict().items() if name != "method" or value is not None}
 
 
@@ -96,7 +97,7 @@ def record_floor(connection: Connection, labeler_id: int, floor: dict[str, Any])
 
 
 def labeler_named(connection: Connection, name: str) -> int | None:
-    """The id of the labeler of this name, however it measures."""
+    """Return the id of the labeler of this name, however it measures."""
     found: int | None = connection.execute(select(Labeler.id).where(Labeler.name == name)).scalar()
     return found
 
@@ -109,7 +110,7 @@ def recorded_identity(connection: Connection, name: str) -> tuple[int, LabelerId
 
 
 def ensure_labeler(connection: Connection, name: str, identity: LabelerIdentity) -> int:
-    """The id of the labeler of this name, created when it is new."""
+    """Return the id of the labeler of this name, created when it is new."""
     insert_new(connection, Labeler, [{"name": name, **identity._asdict()}])
     found = find_labeler(connection, name, identity)
     assert found is not None  # it was inserted by this transaction or before it
@@ -119,7 +120,7 @@ def ensure_labeler(connection: Connection, name: str, identity: LabelerIdentity)
 def pending_states(
     columns: Sequence[Any], freezing: FreezingRule, labeler_id: int | None, part: Selection
 ) -> Select[Any]:
-    """Frozen states of current trajectories without a measurement by this labeler."""
+    """Return frozen states of current trajectories without a measurement by this labeler."""
     return waiting_states(columns, freezing, part, StateMeasurement.labeler_id, labeler_id)
 
 
@@ -168,7 +169,7 @@ def write_measurements(connection: Connection, labeler_id: int, measurements: Se
 
 
 def target_hash(target: TokenIds) -> str:
-    """SHA-256 of the next output's token ids."""
+    """Return the SHA-256 of the next output's token ids."""
     return hashlib.sha256(target.astype("<i4").tobytes()).hexdigest()
 
 

@@ -54,7 +54,7 @@ class Remeasured(NamedTuple):
     largest_difference: float
     """In H, nats per token."""
     agreement: float
-    """How far two computations may be apart in the dtype of the language model."""
+    """Largest difference between two computations in the dtype of the language model."""
     changed_unsafe: int
     """Sets recorded as unsafe that are safe by the direct computation, or the other way round."""
     changed_near: int
@@ -63,9 +63,9 @@ class Remeasured(NamedTuple):
     """States whose target or sets are not the recorded ones. Always a fault."""
     compared: tuple[ComparedSet, ...] = ()
     labelled: int = 0
-    """How many states there were to draw from."""
+    """Number of states to draw from."""
     tried: int = 0
-    """How many exclusions were tried again, of single sets and of whole states."""
+    """Number of exclusions that were tried again, of single sets and of whole states."""
 
     @property
     def agrees(self) -> bool:

@@ -66,7 +66,7 @@ class LabelSummary(WorkSummary):
     tokens_naive: int = 0
     """Tokens that computing every context on its own would have taken."""
     method: str = ""
-    """How it was computed, and on what: what it took says something about the next run of the same kind."""
+    """Way of computing and device: the time that it took says something about the next run of the same kind."""
     device: str = ""
 
     @property
@@ -102,7 +102,7 @@ def label_run(
     part: Selection | None = None,
     limit: int | None = None,
 ) -> LabelRun:
-    """A run with a loaded language model."""
+    """Return a run with a loaded language model."""
     backbone = scorer.backbone
     identity = LabelerIdentity(backbone.name, backbone.identity, dtype, RENDERER_VERSION, rule_hash(caps), caps.target)
     freezing = freezing_rule(backbone.tokenizer, caps)
@@ -121,7 +121,7 @@ def _collectable(scorer: TargetNll, dtype: str, caps: Caps, views: Sequence[str]
 
 
 def count_pending(connection: Connection, freezing: FreezingRule, labeler_id: int | None, part: Selection) -> int:
-    """States that wait to be measured."""
+    """Count states that wait to be measured."""
     columns = [func.count(DecisionState.id)]
     count: int = connection.execute(pending_states(columns, freezing, labeler_id, part)).scalar_one()
     return count

@@ -34,11 +34,11 @@ class LabelStatus(NamedTuple):
     stale: int
     """States it measured of superseded trajectories, or under another rule, renderer or tokenizer."""
     noise_floor: dict[str, Any] | None = None
-    """How much of its harms is rounding; None where that was not measured."""
+    """Part of its harms that is rounding; None if that was not measured."""
 
 
 def label_status(connection: Connection, rule: FreezingRule) -> list[LabelStatus]:
-    """One for each labeler, `default` first."""
+    """Return one status for each labeler, `default` first."""
     is_current = is_current_state(rule)
     query = select(func.count()).select_from(DecisionState).join(Trajectory).where(is_current)
     states: int = connection.execute(query).scalar_one()

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 EXACT = "float32"
 """The precision in which all ways of computing agree."""
 AGREEMENT = {EXACT: 1e-4, MIXED: 2e-3, "float16": 2e-3, "bfloat16": 1.5e-2}
-"""How far two computations of one mean NLL, or of one harm, may be apart, in nats per token, by dtype: half precision
-rounds that much. Always less than the harm that makes a set unsafe."""
+"""Largest difference between two computations of one mean NLL, or of one harm, in nats per token, by dtype: half
+precision rounds that much. Always less than the harm that makes a set unsafe."""
 
 _PROBE_TOKENS = 192
 """Enough for several forwards and, in a recurrent layer, for several of its own chunks."""
@@ -72,7 +72,7 @@ class Scores(NamedTuple):
 
 
 def direct_nll(backbone: Backbone, context: TokenIds, target: TokenIds) -> float:
-    """One forward over context and target: slow and obvious. What any faster way is compared with."""
+    """Compute the NLL by one forward over context and target: slow and obvious, the reference for any faster way."""
     if len(target) == 0:
         raise ValueError("an empty target has no NLL")
     positions = range(len(context) - 1, len(context) + len(target) - 1)
@@ -103,11 +103,12 @@ class TargetNll:
         self._verified = False
         self._kept_to = False
         self.difference: float | None = None
-        """How far the two ways were apart when they were compared, in nats per token; None before, or without."""
+        """Difference between the two ways when they were compared, in nats per token; None before, or without, a
+        comparison."""
         self.method = Method.SHARED_PREFIX
-        """How it computes. Settled by the first `verify` or `score`."""
+        """Way of computing, settled by the first `verify` or `score`."""
         self.why = "not compared with the direct computation yet"
-        """Why it computes so, in words."""
+        """Reason for this way of computing, in words."""
         reason = _why_not_shared(backbone)
         if reason is not None:
             self._compute_directly(reason)
@@ -216,7 +217,7 @@ class TargetNll:
 
 
 def outcome(nll: float) -> Outcome:
-    """The NLL, unless NaN or infinite logits made it meaningless."""
+    """Return the NLL, unless NaN or infinite logits made it meaningless."""
     if math.isfinite(nll):
         return nll
     return Exclusion(ExclusionReason.NON_FINITE, f"the mean NLL is {nll}: the backbone's logits are not all finite")

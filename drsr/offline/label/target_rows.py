@@ -25,7 +25,7 @@ class Piece(NamedTuple):
 
     node: Node[Any]
     offset: int
-    """How many of the node's tokens stand before them."""
+    """Number of the node's tokens before them."""
     length: int
 
     @property

@@ -23,8 +23,9 @@ from drsr.offline.label.target_nll import Outcome, Pair
 from drsr.offline.label.target_rows import Piece, TargetRows
 
 FOR_NOTHING = {"cpu": 32, "cuda": 192}
-"""A forward of up to so many tokens takes as long as one of a single token, by device: on a CPU for reading the
-weights, on a GPU for starting its kernels, if each takes 9 us. By arithmetic (decision 29), never measured on a GPU."""
+"""Number of tokens up to which a forward takes as long as one of a single token, by device. On a CPU reading the
+weights takes that long, on a GPU starting the kernels, at 9 us each. By arithmetic (decision 29), never measured on a
+GPU."""
 
 
 class NoRoom(Exception):
@@ -88,14 +89,14 @@ class TreeWalk:
                 if batch and room.holds(longest, marks + len(batch)):  # each row has recurrent states of its own
                     self._batches[first] = batch
         self._marks: dict[Node[_Key], Mark] = {}
-        """Where a model with recurrent layers goes back to before it reads a node."""
+        """Mark to which a model with recurrent layers goes back before it reads a node."""
         self.tokens_processed = 0
         """Tokens that went through the model so far."""
         self._is_plain = True
         """Nothing was left out or read again for want of memory."""
 
     def run(self) -> dict[int, Outcome]:
-        """The outcome of every pair."""
+        """Return the outcome of every pair."""
         while self._todo:
             step = self._next_step()
             hidden, complaint = self._try_read(step)
@@ -206,7 +207,7 @@ class _Step(NamedTuple):
 
     pieces: list[Piece]
     then: list[tuple[Node[_Key], int]]
-    """What is to do after it."""
+    """Work to do after it."""
     later: Sequence[Node[_Key]] = ()
     """Siblings of a batch that are read after going back."""
     is_again: bool = False

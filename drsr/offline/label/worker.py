@@ -47,7 +47,7 @@ class WorkOrder(NamedTuple):
 
 
 def placed(order: WorkOrder) -> list[WorkOrder]:
-    """Return an order for each of the processes of one host: on `cuda`, each has a GPU of its own, in turn."""
+    """Return an order for each of the processes of one host: on `cuda`, each gets a GPU in turn."""
     if order.settings.device != "cuda" or order.workers == 1:
         return [order] * order.workers
     gpus = places("cuda")
@@ -129,7 +129,7 @@ def _joined(order: WorkOrder, place: Place) -> dict[str, Any] | None:
 
 
 def _reader(order: WorkOrder) -> FrozenLM | LightReader:
-    """For light features no language model is loaded, only the tokenizer of the one that labels."""
+    """Load what reads states: for light features only the labelling language model's tokenizer."""
     if order.name == LIGHT_VIEW:
         from drsr.offline.featurize.light_reader import load_light_reader
 

@@ -1,4 +1,4 @@
-"""Failures of runs and nights: noted in the catalog, and told to a command or a webhook with what to do."""
+"""Failures of runs and nights: noted in the catalog, and sent to a command or a webhook with what to do."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ LOOK = "read the log of the run; drsr COMMAND --debug shows where a fault of drs
 
 
 class Failure(NamedTuple):
-    """A stage that failed, as others are told."""
+    """A stage that failed, as a notice describes it."""
 
     what: str
-    """What failed: `drsr run`, or a flow run by its name."""
+    """The run that failed: `drsr run`, or a flow run by its name."""
     stage: str
     reason: str
     to_do: str
@@ -40,7 +40,7 @@ class Failure(NamedTuple):
 
 
 def failure_of(what: str, error: BaseException) -> Failure:
-    """Describe an error that ended a run; the stage is the one that `in_order` noted on it."""
+    """Describe an error that ended a run; `in_order` noted the stage on it."""
     stage = stage_of(error) or BEFORE_ALL
     if isinstance(error, DrsrError):
         reason = f"{error.where}: {error.what}" if error.where else error.what
@@ -61,7 +61,7 @@ def note_failure(failure: Failure) -> None:
 
 
 def tell_failure(failure: Failure) -> bool:
-    """Tell the configured command or webhook; returns whether it was told. Never raises: the failure itself counts."""
+    """Notify the configured command or webhook; return whether that worked. Never raise: the failure itself counts."""
     try:
         settings = load_settings()
         target = settings.on_failure

@@ -34,7 +34,7 @@ class Ending:
     """The ways in which a stage ends that raises nothing."""
 
     failed: str | None = None
-    """Why it failed, if it did."""
+    """Reason of the failure, if it failed."""
 
 
 @contextmanager

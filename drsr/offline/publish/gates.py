@@ -20,7 +20,7 @@ from drsr.request.rendering import RENDERER_VERSION
 from drsr.request.view import Caps
 
 Demands = Mapping[str, tuple[Any, Any]]
-"""What must be equal: as it is found, and as the policy has it."""
+"""Pairs that must be equal: as found, and as the policy has it."""
 
 
 def in_one(section: Section[Subject]) -> Verdict:

@@ -330,7 +330,7 @@ def read_lineage(data: bytes, where: str | None = None) -> tuple[tuple[Link, ...
     except orjson.JSONDecodeError:
         refuse("it is no JSON")
     if not isinstance(document, dict):
-        refuse("it is no object")
+        refuse("it is not an object")
     if document.get("format") != FORMAT:
         refuse(f"it is not of the format {FORMAT!r}, which this version reads")
     links, states = document.get("links"), document.get("states")

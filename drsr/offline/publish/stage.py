@@ -91,8 +91,8 @@ class PublishOrder:
 def find_calibration(
     catalog: Catalog, key: str | None, *, certified: bool = False, light: bool = False, source: str | None = None
 ) -> CalibrationRecord:
-    """The one whose key begins so, whatever it is; without a key the latest plain one, or the latest certified one, of
-    a full scorer or of a light one, made of all sources or of one.
+    """Return the calibration whose key begins so, whatever it is. Without a key return the latest plain one, or the
+    latest certified one, of a full or a light scorer, made from all sources or from one.
 
     Never just the latest: a calibration tried in the other mode, or of the other kind, must not take the place of the
     one meant.

@@ -96,7 +96,8 @@ def performance(scorer: SetScorer, frame: ExampleFrame, rule: SelectionRule, coe
 
 
 def released_policy(catalog: Catalog, *, light: bool = False, source: str | None = None) -> Released | None:
-    """The newest release of a full policy, or of a light one, made of all sources or of one; None before the first."""
+    """Return the newest release of a full policy, or of a light one, made of all sources or of one; None before the
+    first."""
     with catalog.reading() as connection:
         for release in latest_releases(connection, _MOST_RELEASES):
             calibration = get_calibration(connection, release.calibration_run_id)

@@ -63,7 +63,7 @@ _REFERENCE = re.compile(r"\{[a-z_]+(?:\.\w+|\[\d\])?\}")
 
 
 def said(shown_by: str, *patterns: str) -> Fact[str]:
-    """A fact that stands in the text: group 1 of the first pattern that occurs in any visible message, newest first.
+    """Return a fact from the text: group 1 of the first pattern that occurs in any visible message, newest first.
 
     `{name}` in a pattern is the value of another fact of the plan.
     """
@@ -158,7 +158,7 @@ class Mind:
         return any(words in text for text in self._texts)
 
     def say(self, texts: Sequence[str], *calls: Call, thinks: Sequence[str] = ()) -> Message:
-        """A message with these calls. One of the texts goes with it, or none; `{name}` in it is a fact's value.
+        """Return a message with these calls. One of the texts goes with it, or none; `{name}` in it is a fact's value.
 
         Nothing is fetched again for the sake of narration: a text whose facts are not visible is left out.
         """
@@ -168,7 +168,7 @@ class Mind:
         return Message("\n".join(filter(None, (text, notes))) or None, calls, reasoning)
 
     def tell(self, *texts: str, brief: Sequence[str] = ()) -> Message:
-        """A message without calls, a question or the final answer, for which every fact in it must be known.
+        """Return a message without calls, a question or the final answer, for which every fact in it must be known.
 
         `brief` are the texts to choose from where the user asked for a short confirmation.
         """
@@ -177,7 +177,7 @@ class Mind:
         return Message(text.format_map(self))
 
     def made(self, planned: Move) -> Message:
-        """The message of a move, worded as it always is for this task."""
+        """Return the message of a move, worded as it always is for this task."""
         self._move, self._facts = planned.name, planned.facts
         return planned.make(self)
 
@@ -203,12 +203,13 @@ def _named(text: str) -> list[str]:
 
 
 def next_message(messages: Sequence[Json], plan_of: Callable[[Random], list[Move]]) -> Json:
-    """The agent's next assistant message in OpenAI chat form; `plan_of` makes the plan from the task's own dice."""
+    """Return the agent's next assistant message in OpenAI chat form; `plan_of` makes the plan from the task's own
+    dice."""
     return follow(messages, plan_of(task_dice(messages)))
 
 
 def follow(messages: Sequence[Json], plan: Sequence[Move]) -> Json:
-    """The next message of an agent with this plan."""
+    """Return the next message of an agent with this plan."""
     mind = Mind(messages, plan)
     number = min(_moves_done(messages, plan) or _moves_mentioned(mind, plan), len(plan) - 1)
     try:

@@ -73,13 +73,13 @@ class Difference(NamedTuple):
     line: int
     """Counted from 1."""
     recorded: str | None
-    """What recording gives, as one JSON line; None if it ended before."""
+    """Newly recorded JSON line; None if recording ended before."""
     committed: str | None
-    """What the file has; None if it ended before."""
+    """Line of the file; None if it ended before."""
 
 
 def corpus_tasks(seed: int = SEED, count: int = COUNT) -> list[Task]:
-    """The tasks of a corpus, in order."""
+    """Return the tasks of a corpus, in order."""
     return [Task(FAMILIES[n % len(FAMILIES)], seed, n // len(FAMILIES)) for n in range(count)]
 
 
@@ -90,7 +90,7 @@ def record_corpus(seed: int = SEED, count: int = COUNT) -> Iterator[Trajectory]:
 
 
 def to_line(trajectory: Trajectory) -> bytes:
-    """One line of the corpus file, without its newline."""
+    """Return one line of the corpus file, without its newline."""
     return orjson.dumps(
         {
             "drsr_sandbox": FORMAT_VERSION,
@@ -128,7 +128,7 @@ def write_sample(path: Path, request_path: Path, output_path: Path) -> None:
 
 
 def read_lines(path: Path) -> list[bytes]:
-    """The lines of a corpus file."""
+    """Return the lines of a corpus file."""
     try:
         return gzip.decompress(path.read_bytes()).splitlines()
     except FileNotFoundError:
@@ -138,7 +138,7 @@ def read_lines(path: Path) -> list[bytes]:
 
 
 def compare_corpus(trajectories: Iterable[Trajectory], path: Path) -> Difference | None:
-    """The first line in which a file differs from these trajectories, None if there is no difference."""
+    """Return the first line in which a file differs from these trajectories; None if they agree."""
     committed = read_lines(path)
     recorded = 0
     for recorded, trajectory in enumerate(trajectories, start=1):

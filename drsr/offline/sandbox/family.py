@@ -19,7 +19,7 @@ _RULES = (
     "the user only where the task says so, with one short question. Say little while you work. When everything is "
     "done, answer in one or two plain sentences and call no tool."
 )
-"""Ends every system prompt. It stands in front of all Blocks, so it is computed once however many sets are deleted."""
+"""End of every system prompt. It comes before all Blocks, so it is computed once however many sets are deleted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,14 +29,14 @@ class Scenario:
     prompt: str
     """The task, in the user's words."""
     truth: Mapping[str, str]
-    """What the check compares with. The agent never sees it."""
+    """Value that the check compares with. The agent never sees it."""
     replies: tuple[str, ...] = ()
-    """What the user answers to the agent's questions, in order."""
+    """The user's answers to the agent's questions, in order."""
     brief: bool = False
     """Whether the user is content with a short confirmation, which needs little of what was found out."""
 
     def made_brief(self) -> Scenario:
-        """The same task, with a short confirmation at its end."""
+        """Return the same task, with a short confirmation at its end."""
         return replace(self, prompt=f"{self.prompt} {BRIEF}", brief=True)
 
 
@@ -50,12 +50,12 @@ class Outcome(NamedTuple):
     """The agent's last message."""
 
     def text(self, path: str) -> str:
-        """A file's text; empty if the file does not exist."""
+        """Return a file's text; empty if the file does not exist."""
         file = self.root / path
         return file.read_text(encoding="utf-8") if file.is_file() else ""
 
     def last_line(self, path: str) -> str:
-        """A file's last line; empty if there is none."""
+        """Return a file's last line; empty if there is none."""
         return (self.text(path).splitlines() or [""])[-1]
 
     def sent_once(self, fields: Sequence[str]) -> bool:
@@ -75,16 +75,16 @@ class SideTrack(NamedTuple):
     moves: Sequence[str]
     """One of these is made."""
     at: Sequence[int] | None = None
-    """Where it comes among the moves so far: from the first place to below the second; behind them if None."""
+    """Place among the moves so far: from the first number to below the second; after all of them if None."""
 
 
 class Requirement(NamedTuple):
     """The questions a script asks of a finished run; names are those of the truth's entries, separated by blanks."""
 
     answer: str
-    """What the answer names."""
+    """Facts that the answer names."""
     brief: str
-    """What the answer names where the user asked for a short confirmation."""
+    """Facts that the answer names if the user asked for a short confirmation."""
     log: str | None = None
     """The last line of the log, with `{name}` for entries of the truth."""
     form: str | None = None
@@ -98,7 +98,7 @@ class Family:
     domain: str
     name: str
     role: str
-    """What the system prompt begins with. It differs between families: a request tells which agent it is for."""
+    """Beginning of the system prompt. It differs between families, so a request shows which agent it is for."""
     tools: tuple[str, ...]
     prompts: tuple[str, ...]
     """The wordings of the task, in the user's words."""
@@ -123,7 +123,7 @@ class Family:
         return self.write(dice, root)
 
     def plan(self, dice: Random) -> list[Move]:
-        """The agent's moves; the dice decide order, side tracks and noise, not facts."""
+        """Return the agent's moves; the dice decide order, side tracks and noise, not facts."""
         names: list[str] = []
         for piece in self.pieces:
             if not isinstance(piece, SideTrack):

@@ -18,7 +18,7 @@ from drsr.offline.sandbox.workshop.tools import PARAMETERS
 
 
 def read_moves(table: Mapping[str, Mapping[str, Any]], facts: Mapping[str, Fact[Any]] | None = None) -> dict[str, Move]:
-    """The moves of a table, with the facts that they name."""
+    """Return the moves of a table, with the facts that they name."""
     return {name: _move(name, written, facts or {}) for name, written in table.items()}
 
 

@@ -33,7 +33,7 @@ def write_background(dice: Random, root: Path) -> None:
 
 
 def background_pages(dice: Random) -> dict[str, str]:
-    """The pages that noise moves on a site look at, as `name -> body`."""
+    """Return the pages that noise moves on a site look at, as `name -> body`."""
     lines = filler_lines(dice, 3)
     return {
         "about": f"<h1>About us</h1><p>{lines[0]}</p>",
@@ -43,7 +43,7 @@ def background_pages(dice: Random) -> dict[str, str]:
 
 
 def mix(dice: Random, plan: Sequence[Move], tools: Sequence[str]) -> list[Move]:
-    """The plan with noise moves that these tools allow, up to a length that is mostly seven.
+    """Return the plan with noise moves that these tools allow, up to a length that is mostly seven.
 
     Noise comes between finding something out and using it: never first, and never among the last three moves.
     """

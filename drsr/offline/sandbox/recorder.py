@@ -47,7 +47,7 @@ class Task:
         return f"{self.family.domain}/{self.family.name}/{self.seed}-{self.instance:03d}"
 
     def agent(self, messages: Sequence[Json]) -> Json:
-        """The scripted agent of this task's family."""
+        """Return the scripted agent of this task's family."""
         return next_message(messages, self.family.plan)
 
 
@@ -89,7 +89,7 @@ def run_task(task: Task, agent: Agent | None = None) -> PlayedRun:
 
 
 def record(task: Task, number: int) -> Trajectory:
-    """The trajectory of the task's own agent; `number` is its place in the corpus."""
+    """Return the trajectory of the task's own agent; `number` is its place in the corpus."""
     run = run_task(task)
     return Trajectory(
         external_id=f"sandbox-{task.seed}-{number:04d}",

@@ -16,7 +16,7 @@ CALL_ID = re.compile(r"^call_(\d+)_(\d+)")
 
 
 def prompt_of(messages: Sequence[Json]) -> str:
-    """The task: the first message of the user."""
+    """Return the task: the first message of the user."""
     for message in messages:
         if message["role"] == "user":
             return str(message["content"])
@@ -29,7 +29,8 @@ def user_replies(messages: Sequence[Json]) -> list[str]:
 
 
 def visible_texts(messages: Sequence[Json]) -> list[str]:
-    """All texts behind the task, newest message first: outputs, arguments of calls, narration, answers of the user."""
+    """Return all texts behind the task, newest message first: outputs, arguments of calls, narration, answers of the
+    user."""
     texts: list[str] = []
     prompt_seen = False
     for message in messages:
@@ -50,7 +51,7 @@ def _argument_text(arguments: str) -> str:
 
 
 def latest_moves(messages: Sequence[Json]) -> set[int]:
-    """The moves whose outputs end the request."""
+    """Return the moves whose outputs end the request."""
     latest: set[int] = set()
     for message in reversed(messages):
         found = CALL_ID.match(message["tool_call_id"]) if message["role"] == "tool" else None

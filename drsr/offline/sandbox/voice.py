@@ -97,7 +97,8 @@ class Voice:
         return self._dice.choice(texts)
 
     def text(self, texts: Sequence[str]) -> str | None:
-        """The text of a message that has calls: one of these, with or without small talk around it; or none at all."""
+        """Return the text of a message that has calls: one of these, with or without small talk around it; or none at
+        all."""
         dice = self._dice
         text = dice.choice(texts)
         if self._spare and dice.random() < 0.2:
@@ -107,14 +108,15 @@ class Voice:
         return None if dice.random() < self._silence else text
 
     def thought(self, thinks: Sequence[str]) -> str | None:
-        """The reasoning of a message, mostly none."""
+        """Return the reasoning of a message, mostly none."""
         dice = self._dice
         if self._thinks and thinks and dice.random() < 0.5:
             return dice.choice(thinks)
         return " ".join(dice.sample(MUSINGS, dice.choice((1, 2)))) if dice.random() < self._musing else None
 
     def notes(self, output: str, task: str) -> str | None:
-        """A line of the latest output, repeated for later; mostly none. One with words of the task is preferred."""
+        """Return a line of the latest output, repeated for later; mostly none. One with words of the task is
+        preferred."""
         dice = self._dice
         intro = dice.choice(NOTING)
         lines = [line for line in output.splitlines() if 8 <= len(line) <= 60]

@@ -63,7 +63,7 @@ _FILLER = (
     "Nobody objected to retiring the {noun} newsletter.",
 )
 CONSENT = ("Yes.", "Yes, please.", "Go ahead.", "Fine.", "Please do.")
-"""What a user answers who agrees."""
+"""Answers of a user who agrees."""
 _WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday")
 
 
@@ -76,7 +76,7 @@ def people(dice: Random, count: int) -> list[str]:
 
 
 def number(dice: Random, digits: int) -> str:
-    """A number with that many digits, the first not 0."""
+    """Return a number with that many digits, the first not 0."""
     return str(dice.randrange(10 ** (digits - 1), 10**digits))
 
 
@@ -90,7 +90,7 @@ def hexadecimal(dice: Random, digits: int) -> str:
 
 
 def mail_address(name: str) -> str:
-    """The address of a person or a company: `ada.brandt@example.org`."""
+    """Return the address of a person or a company: `ada.brandt@example.org`."""
     return f"{name.lower().replace(' ', '.')}@example.org"
 
 

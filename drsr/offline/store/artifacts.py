@@ -61,7 +61,7 @@ class Artifact(NamedTuple):
 
     @classmethod
     def in_pieces(cls, pieces: Callable[[], Iterable[bytes]]) -> Self:
-        """The artifact of bytes that are too many to be held at once: asked for twice, hashed and compressed."""
+        """Return the artifact of bytes that are too many to be held at once: asked for twice, hashed and compressed."""
         digest, size = hashlib.sha256(), 0
         for piece in pieces():
             digest.update(piece)
@@ -120,7 +120,7 @@ class ArtifactStore:
         return filesystem, str(path)
 
     def put(self, data: bytes) -> str:
-        """Store bytes as a file of their own; returns their key."""
+        """Store bytes as a separate file; return their key."""
         sha256 = hashlib.sha256(data).hexdigest()
         self._write(sha256, zstandard.ZstdCompressor(level=_LEVEL).compress(data))
         return sha256
@@ -156,7 +156,7 @@ class ArtifactStore:
         return data
 
     def each(self, keys: Iterable[str]) -> Iterator[bytes | ArtifactCorrupt]:
-        """The bytes of many keys, in order; in the place of damaged ones what is wrong with them.
+        """Yield the bytes of many keys, in order; in the place of damaged ones what is wrong with them.
 
         A request to an object store is mostly waiting, so the next few are on their way.
         """
@@ -182,7 +182,7 @@ class ArtifactStore:
             return error
 
     def exists(self, key: str) -> bool:
-        """Return whether there is a file for this key; `get` tells whether it is sound."""
+        """Return whether there is a file for this key; `get` finds out whether it is sound."""
         path = self._path(self._place(key).name)
         with self._reaching():
             return bool(self._filesystem.exists(path))
@@ -312,7 +312,7 @@ class ArtifactStore:
 
 
 def _advice(error: Exception) -> str | None:
-    """Return what the user has to do about a storage failure; None for one that may pass by itself."""
+    """Return what the user has to do about a storage failure; None for a failure that may pass by itself."""
     number = getattr(error, "errno", None)
     if number in _FULL:
         return "make room there"

@@ -151,7 +151,7 @@ def require_same(expected: About, found: About, path: Path) -> None:
             raise InputError(
                 f"was made with {name} {_short(found.get(name))}, this catalog has {_short(expected.get(name))}",
                 where=str(path),
-                hint="use a folder of its own for another language model, rule, renderer or feature layout",
+                hint="use a separate folder for another language model, rule, renderer or feature layout",
             )
 
 

@@ -46,8 +46,8 @@ def _absent_in(folder: str, files: list[str]) -> set[str]:
 
 
 def _is_gone_from_the_web(address: str) -> bool:
-    """Return whether a server says that nothing is there. A server that wants a key, or refuses HEAD, does not say
-    so."""
+    """Return whether a server says that the file does not exist. A server that wants a key, or refuses HEAD, does not
+    say so."""
     with storage_errors(address):
         try:
             with urllib.request.urlopen(urllib.request.Request(address, method="HEAD"), timeout=_SECONDS):

@@ -51,7 +51,7 @@ def fetched_ahead(files: Iterable[tuple[SourceFile, Other]]) -> Iterator[tuple[S
 
 
 def _size_ahead(file: SourceFile) -> int | None:
-    """Return the size of a file that is fetched ahead; None for one that is not."""
+    """Return the size of a file that is fetched ahead; None for any other."""
     if not file.in_parallel or file.refused or file.members or file.size is None or file.size > _LARGEST:
         return None
     return file.size

@@ -58,8 +58,7 @@ class SourceFile:
 
 
 _WRONG = (TypeError, ValueError, ImportError, IsADirectoryError, NotADirectoryError)
-"""Errors that a filesystem raises for a wrong name or option. Everything else may pass: buckets have errors of their
-own."""
+"""Errors that a filesystem raises for a wrong name or option. Everything else may pass: buckets raise other errors."""
 
 
 @contextmanager

@@ -59,7 +59,7 @@ def share(limit: int | None, workers: int) -> int | None:
 
 
 def work_together(work: Work[Order], orders: Sequence[Order], report: Report) -> dict[str, Any]:
-    """Carry out orders, each in a process of its own; `report` is called with the total progress.
+    """Carry out orders, each in its own process; `report` is called with the total progress.
 
     `work` does one of them; it must be a function of a module, to be sent to another process. A single order is carried
     out in this one. If some were killed, `lost_workers` of the result is their number, and `endings` says how they

@@ -78,8 +78,8 @@ def method_name(ablation: str) -> str:
 
 
 def trained_as(ablation: Ablation) -> Ablation:
-    """Return the first configuration that is fitted the same way: one that differs only in selection needs no scorer of
-    its own."""
+    """Return the first configuration that is fitted the same way: a configuration that differs only in selection needs
+    no separate scorer."""
     return next(
         other
         for other in ABLATIONS.values()

@@ -107,5 +107,5 @@ def _read(row: dict[str, Any]) -> Evaluation:
 
 
 def _number(value: Any) -> float:
-    """JSON has no NaN; each is one of its own, as no NaN equals another."""
+    """Return a number from JSON, where null means NaN; each is a new NaN, as no NaN equals another."""
     return float("nan") if value is None else float(value)

@@ -215,8 +215,8 @@ def assemble(
 
 
 def joined(train: TrainingFrame, validation: TrainingFrame) -> TrainingFrame:
-    """Return both splits as one frame, the states of `train` first; it is called `train`, because it is there to be
-    fitted on."""
+    """Return both splits as one frame, the states of `train` first; it is called `train`, because scorers are fitted on
+    it."""
     values: dict[str, Any] = {}
     for field in fields(train):
         first, second = getattr(train, field.name), getattr(validation, field.name)
@@ -329,7 +329,10 @@ def _check_sets(frame: ExampleFrame) -> None:
 
     if frame.state.min() < 0 or frame.state.max() >= len(frame.state_ids):
         raise FrameError("a deletion set of no state", where=frame.split)
-    refuse((frame.mask < 1) | (frame.mask >= 1 << frame.candidate_counts[frame.state]), "deletes what is no candidate")
+    refuse(
+        (frame.mask < 1) | (frame.mask >= 1 << frame.candidate_counts[frame.state]),
+        "deletes something that is not a candidate",
+    )
     identity = frame.state * (1 << MAX_CANDIDATES) + frame.mask
     repeated = np.ones(len(identity), dtype=np.bool_)
     repeated[np.unique(identity, return_index=True)[1]] = False

@@ -155,9 +155,9 @@ def labeler_hash(identity: LabelerIdentity) -> str:
 
 def _refuse(split: str, purpose: str) -> None:
     if purpose not in get_args(Purpose):
-        raise SettingsError(f"{purpose!r} is no purpose of a frame", hint=f"one of {', '.join(get_args(Purpose))}")
+        raise SettingsError(f"{purpose!r} is not a purpose of a frame", hint=f"one of {', '.join(get_args(Purpose))}")
     if split not in SPLITS:
-        raise SettingsError(f"{split!r} is no split", hint=f"one of {', '.join(SPLITS)}")
+        raise SettingsError(f"{split!r} is not a split", hint=f"one of {', '.join(SPLITS)}")
     if split == "test" and purpose != "evaluate":
         raise SplitRefused(
             f"the test split cannot be read to {purpose}",

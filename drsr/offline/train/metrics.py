@@ -130,7 +130,7 @@ _REPLICATES_AT_ONCE = 32
 
 
 def brier(score: Floats, unsafe: NDArray[np.bool_]) -> float:
-    """Mean squared difference between unsafe score and outcome."""
+    """Return the mean squared difference between unsafe score and outcome."""
     return float(np.mean((score - unsafe) ** 2))
 
 

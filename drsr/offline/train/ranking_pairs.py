@@ -58,7 +58,8 @@ def ranking_pairs(
     full_gap: float,
     base_weight: float,
 ) -> RankingPairs:
-    """Pairs of one trajectory and cardinality whose harms differ by `minimum_gap` or more, with their weights."""
+    """Return pairs of one trajectory and cardinality whose harms differ by `minimum_gap` or more, with their
+    weights."""
     first, second = pairs_within(group_numbers(trajectory, cardinality))
     difference = harm[first] - harm[second]
     gap = np.abs(difference)

@@ -61,7 +61,7 @@ class TrainingInputs:
     column_groups: tuple[str, ...]
     """The layout's group of each feature column."""
     read_after: int = 0
-    """The journal's latest event before they were read: all that it tells is in them."""
+    """The journal's latest event before they were read: everything up to it is in them."""
     source: str | None = None
     """The one source whose states they hold; None: all."""
 
@@ -139,7 +139,7 @@ def run_key(
 def find_trained(
     catalog: Catalog, artifacts: ArtifactStore, inputs: TrainingInputs, params: TrainParams, ablation: Ablation = FULL
 ) -> TrainingRecord | None:
-    """Return the scorer of these inputs, if it is recorded and its files are there."""
+    """Return the scorer of these inputs, if it is recorded and its files exist."""
     with catalog.reading() as connection:
         found = find_training_run(connection, training_key(inputs, params, ablation))
     return found if found is not None and _is_whole(artifacts, found) else None

@@ -25,8 +25,8 @@ class ConnectionLimits(NamedTuple):
     """The bounds of every connection."""
 
     connections: int
-    """Maximum number of open connections. Beyond it the one that has been idle longest is closed; if none is idle, the
-    new one."""
+    """Maximum number of open connections. Beyond it the connection that has been idle longest is closed; if none is
+    idle, the new one."""
     head_seconds: float
     """From the connection, or a request's first byte, to the end of its head."""
     write_seconds: float

@@ -1,4 +1,4 @@
-"""One request and its answer in the form that the log, the metrics and the page record. No text, no secrets."""
+"""One request and its answer in the form that the log, the metrics and the page record, without text or secrets."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ class Refusal(NamedTuple):
 
     kind: RefusalKind
     message: str
-    """What went wrong, where, and what to do, for the client's log. Never quotes the request."""
+    """Fault, place and advice, for the client's log. Never quotes the request."""
 
     @property
     def status(self) -> int:

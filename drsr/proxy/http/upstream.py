@@ -27,7 +27,7 @@ from drsr.receipts.recall import RECALL
 
 KEPT_SECONDS = 3.0
 """Seconds for which an idle connection is kept: less than servers keep theirs (many 5 s), so that no request is sent
-into one that is just being closed."""
+into a connection that is just being closed."""
 
 
 class UpstreamFailed(Exception):
@@ -91,7 +91,7 @@ class Upstream:
     async def send(
         self, method: str, target: bytes, headers: RawHeaders, content: bytes | AsyncIterator[bytes] | None
     ) -> AsyncIterator[UpstreamResponse]:
-        """Forward one request; the answer's head is there when this is entered. Leaving it early hangs up."""
+        """Forward one request; the answer's head has arrived when this is entered. Leaving it early hangs up."""
         request = httpx.Request(
             method,
             self._origin,

@@ -93,7 +93,7 @@ function late(state) {
     `Most decisions are late: ${count(state.mostly_late.late)} of the last ${count(state.mostly_late.of)} were not made within ` +
     `${duration(state.deadline_milliseconds)} and pruned nothing. ` +
     (state.policy.kind === "light"
-      ? "A light policy decides in milliseconds, so other work takes the processor; drsr doctor says how long a decision takes now."
+      ? "A light policy decides in milliseconds, so other work is using the processor; drsr doctor says how long a decision takes now."
       : "Use a light policy, a GPU or a longer --deadline-ms; drsr doctor says which.");
 }
 
@@ -139,10 +139,10 @@ function show(state) {
   const failed = state.failed ? `, ${count(state.failed)} answered with an error` : "";
   at("requests-note").textContent = `${count(state.in_flight)} on their way, ${count(state.waiting)} waiting${failed}`;
   at("pruned").textContent = count(pruned);
-  at("pruned-note").textContent = state.eligible ? `${share(pruned, state.eligible)} of ${count(state.eligible)} that could be` : "";
+  at("pruned-note").textContent = state.eligible ? `${share(pruned, state.eligible)} of ${count(state.eligible)} that could be pruned` : "";
   at("saved").textContent = count(state.tokens_saved);
   at("saved-note").textContent = state.shadow_tokens_saved
-    ? `${count(state.shadow_tokens_saved)} would be, of ${count(state.tokens)}`
+    ? `${count(state.shadow_tokens_saved)} would be saved, of ${count(state.tokens)}`
     : state.tokens ? `${share(state.tokens_saved, state.tokens)} of ${count(state.tokens)}` : "";
   money(state);
   late(state);
@@ -162,7 +162,7 @@ async function refresh() {
     show(await answer.json());
     at("trouble").hidden = true;
   } catch (error) {
-    at("trouble").textContent = "The proxy does not answer; what follows is old.";
+    at("trouble").textContent = "The proxy does not answer; the numbers below are old.";
     at("trouble").hidden = false;
   }
   setTimeout(refresh, EVERY);

@@ -29,7 +29,7 @@ from drsr.proxy.log import without_text
 from drsr.proxy.websockets.frames import Frame, Frames, masked
 
 METHOD = "WEBSOCKET"
-"""Method in the log and on the page, for requests that have no method of their own."""
+"""Method in the log and on the page, for requests without an HTTP method."""
 _CREATE = "response.create"
 _ENDS = {"response.completed": 200, "response.incomplete": 200, "response.failed": 502, "error": 502}
 """Events that end an answer, with the status that it counts as if they give none."""
@@ -158,4 +158,4 @@ class ResponsesSocket:
 
 
 async def _nothing() -> NoReturn:
-    raise RuntimeError("a WebSocket's request has no body of its own")
+    raise RuntimeError("a WebSocket's request has no separate body")

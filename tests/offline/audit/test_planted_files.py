@@ -101,7 +101,7 @@ def test_a_distribution_that_the_frames_do_not_give(
     assert caught(found, numbers) == {}
     wide = caught(found, replace(numbers, limit=1_000.0))
     assert f"its limit is {numbers.limit:g}" in wide["normaliser refitted"]
-    assert "comes out otherwise" in caught(plain_distribution(len(found.mean)), numbers)["normaliser refitted"]
+    assert "comes out differently" in caught(plain_distribution(len(found.mean)), numbers)["normaliser refitted"]
 
 
 def test_a_trajectory_whose_bytes_are_others(release: PublishedPipeline) -> None:

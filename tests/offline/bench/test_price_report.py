@@ -143,7 +143,7 @@ def test_an_interrupted_report_goes_on(
 
     monkeypatch.setattr("drsr.offline.bench.price_report.price_run", counting)
     assert main(resumed) == 130
-    assert "2 runs are kept in bills.jsonl; the same command goes on" in capsys.readouterr().err
+    assert "2 runs are kept in bills.jsonl; run the same command to go on" in capsys.readouterr().err
     with (tmp_path / "bills.jsonl").open("a") as file:
         file.write('["cut off in the mid')
     assert main(resumed) == 0

@@ -120,7 +120,7 @@ def test_the_best_keeps_to_the_limit_and_says_by_how_little_it_leads() -> None:
 
 
 def test_names_of_kinds() -> None:
-    with pytest.raises(SettingsError, match="'oracle' is no kind of scorer"):
+    with pytest.raises(SettingsError, match="'oracle' is not a kind of scorer"):
         parse_kind("oracle", TRAIN)
     held_back = parse_kind("network-regularised:attention+structural", TRAIN).params
     assert (held_back.scorer, held_back.column_groups) == ("network", ("attention", "structural"))

@@ -71,9 +71,9 @@ def test_names_that_are_not_there(catalog: Catalog) -> None:
         register_view(connection, "default", identity(), columns(1))
         with pytest.raises(FeatureViewError, match="no feature view is called 'default' with a version 7"):
             get_view(connection, "default", 7)
-        with pytest.raises(FeatureViewError, match="columns, each with a name of its own"):
+        with pytest.raises(FeatureViewError, match="columns, each with its own name"):
             register_view(connection, "twice", identity(), [*columns(1), *columns(1)])
-        with pytest.raises(FeatureViewError, match="columns, each with a name of its own"):
+        with pytest.raises(FeatureViewError, match="columns, each with its own name"):
             register_view(connection, "none", identity(), [])
 
 

@@ -44,7 +44,7 @@ def changed(path: tuple[Any, ...], value: Any) -> bytes:
     [
         (b"", "it is no JSON"),
         (b"\xff\xfe", "it is no JSON"),
-        (b"[]", "it is no object"),
+        (b"[]", "it is not an object"),
         (b"{}", "it is not of the format 'drsr-lineage/1'"),
         (changed(("links",), []), "it has no links"),
         (changed(("links",), {}), "it has no links"),

@@ -22,9 +22,9 @@ from drsr.offline.verdicts import Check, Severity, Told, Verdict, failed, first_
 AGREEMENT = 1e-6
 """Relative, for numbers that are sums; counts and choices must be equal. On one machine the bits are the same."""
 _NOT_CALIBRATED = ("key", SECOND_OPINION)
-"""What a policy ships beside the record of its calibration."""
+"""Numbers that a policy ships beside the record of its calibration."""
 _SHIPPED = ("max_cardinality", "uncertainty_coefficient", "risk_threshold", "removal_cap")
-"""What a policy decides by."""
+"""Numbers that a policy decides by."""
 
 
 def check_calibration(subject: Subject, told: Told) -> list[Verdict]:

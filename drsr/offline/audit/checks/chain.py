@@ -44,7 +44,8 @@ def check_chain(subject: Subject, told: Told) -> list[Verdict]:
 
 
 def _broken(claimed: tuple[Link, ...], links: tuple[Link, ...]) -> Iterator[str]:
-    """The first link that is not the one that the policy claims; all behind it differ by necessity."""
+    """Yield the first link that differs from the one that the policy claims; all links after it differ by
+    necessity."""
     if [link.link for link in claimed] != [link.link for link in links]:
         yield f"the policy's chain is {', '.join(link.link for link in claimed)}"
         return
@@ -60,7 +61,8 @@ def _broken(claimed: tuple[Link, ...], links: tuple[Link, ...]) -> Iterator[str]
 
 
 def _released(subject: Subject, last: Link) -> Iterator[str]:
-    """Yield what the catalog wrote down when the policy was published; nothing yet about one that is about to be."""
+    """Yield what the catalog recorded when the policy was published; nothing about a policy that is about to be
+    published."""
     if subject.candidate is not None:
         return
     version = subject.policy.numbers.version

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def find_judge() -> Callable[..., Any]:
-    """The judge of the data. MissingExtra where it is not installed: an audit without it would be none."""
+    """Return the judge of the data. Raise MissingExtra if it is not installed: an audit without it would not be one."""
     for package in ("great_expectations", "drsr.expectations"):
         if importlib.util.find_spec(package) is None:
             raise MissingExtra(package, "flows", needed_for="an audit, which judges every expectation of the data,")
@@ -26,7 +26,7 @@ def find_judge() -> Callable[..., Any]:
 
 
 def check_data_rules(subject: Subject, told: Told) -> list[Verdict]:
-    """One verdict per rule."""
+    """Return one verdict per rule."""
     judge = find_judge()
     datasets = [dataset for dataset in SHIPPED if subject.has_policy or dataset != "policy"]
     try:
@@ -44,7 +44,7 @@ this number is a third place, and a test compares it."""
 
 
 def _one(subject: Subject, dataset: str) -> Sequence[Verdict]:
-    """Judge one dataset, as a check of its own; why it could not be judged is then its verdict."""
+    """Judge one dataset as a separate check; if it could not be judged, the reason is its verdict."""
     judge = find_judge()
     name = f"{dataset}: could be judged"
     one = CHECK._replace(

@@ -46,9 +46,9 @@ from drsr.request.view import Caps, caps_for
 from drsr.settings import MIXED
 
 AGREEMENT = {EXACT: 1e-5, MIXED: 4e-3, "float16": 4e-3, "bfloat16": 2e-2}
-"""How far a stored number may be from the recomputed one, by the precision that it was read in; relative to it where it
-is larger than 1. In half precision two ways of cutting one text into forwards round differently: by 1.3e-3 in
-float16-mixed and by 1.0e-2 in bfloat16 (SmolLM2-135M, a state of 441 tokens)."""
+"""Largest difference between a stored number and the recomputed one, by the precision that it was read in; relative to
+it where it is larger than 1. In half precision two ways of cutting one text into forwards round differently: by 1.3e-3
+in float16-mixed and by 1.0e-2 in bfloat16 (SmolLM2-135M, a state of 441 tokens)."""
 OF_DEVIATION = 1e-3
 """The same in float32 as a part of the column's deviation in training. Half precision rounds more than that."""
 ROUNDING = 1e-6
@@ -60,7 +60,7 @@ class FutureAudit(NamedTuple):
     """The findings of the check."""
 
     states: int
-    """How many were looked at."""
+    """Number that were looked at."""
     leaks: tuple[str, ...]
     """States whose features changed with their future: each would be a fault."""
     stale: tuple[str, ...]
@@ -72,7 +72,7 @@ class FutureAudit(NamedTuple):
     stored: int = 0
     """The number of states to draw from."""
     named: int = 0
-    """How many of the states that were looked at are in it whatever is drawn."""
+    """Number of the states looked at that are in it whatever is drawn."""
     recomputed: Mapping[str, NDArray[np.float32]] = MappingProxyType({})
     """In half precision: the features of each state of `whole_splits` as they come out now."""
 
@@ -140,7 +140,7 @@ def _allowed(dtype: str) -> str:
 
 
 def check_future(subject: Subject, told: Told) -> list[Verdict]:
-    """The states that the policy was made from, by the language model that their features were read from."""
+    """Check the states that the policy was made from, by the language model that their features were read from."""
     view = subject.view
     identity = view.identity
     backbone = (
@@ -244,7 +244,7 @@ def features_without_future(
     *,
     seed: int = 0,
 ) -> CandidateFeatures | Ineligible:
-    """Features before a decision of a recorded run whose every message from the decision on is garbage.
+    """Return features before a decision of a recorded run whose every message from the decision on is garbage.
 
     By the offline path: the whole run is read and rendered once, then cut before the decision.
     """

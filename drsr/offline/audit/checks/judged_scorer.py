@@ -74,7 +74,7 @@ def _ensemble(scored: ScoredSets[TrainingFrame], frame: TrainingFrame, run: Trai
             if not _near(here[end], there.get(end), allowed):
                 yield f"{part}{what} is {here[end]}, recorded is {there.get(end)}"
     for name, grouping in recorded:
-        yield f"{name} of the ensemble ({grouping}) is recorded, and nobody measures that"
+        yield f"{name} of the ensemble ({grouping}) is recorded, and no check measures that"
 
 
 def _members(scorer: FrozenScorer, frame: TrainingFrame, run: TrainingRecord, by: str) -> Iterator[str]:
@@ -120,7 +120,7 @@ CHECK = Check(
     "The shipped ensemble, and each of its members alone, score the policy's validation states. Pair accuracies, rank "
     f"correlation and AUROC must be the recorded ones to {RANKED:g}, Brier scores to {AGREEMENT:.0e}, with the ends "
     "of their intervals. The evaluations that training kept must be of validation, of every epoch that the parameters "
-    "name, and choose by the rule of early stopping what was recorded as chosen. Weights fitted on something else do "
-    "something else; that these came out of training, and not only do the same, is shown by drsr audit --retrain.",
+    "name, and choose by the rule of early stopping what was recorded as chosen. Weights fitted on other data "
+    "would give other numbers. drsr audit --retrain shows whether these weights really came out of training.",
     check_judged_scorer,
 )

@@ -25,7 +25,7 @@ NEIGHBOURS = 5
 
 
 def check_labels(subject: Subject, told: Told) -> list[Verdict]:
-    """The states that the policy was made from, by the language model that measured them."""
+    """Check the states that the policy was made from, by the language model that measured them."""
     labeler = subject.labeler
     identity = labeler.identity
     order, keys = subject.order, subject.made_from
@@ -113,8 +113,8 @@ def _deciding_rows(subject: Subject, neighbours: int) -> tuple[TrainingFrame, li
 def near_the_tolerance(
     subject: Subject, tolerance: float, agreement: float, measured: Mapping[tuple[str, int], float] | None = None
 ) -> tuple[list[str], str]:
-    """Return the selected sets whose harm is too near to the tolerance to tell which side it is on, and how the limit
-    would be broken with all of them unsafe; calibration counts them as recorded (decision 23).
+    """Return the selected sets whose harm is too near to the tolerance to tell its side, and how the limit would break
+    if all were unsafe. Calibration counts them as recorded (decision 23).
 
     `measured` has harms by state and mask that came out now; the others are those that are recorded. The limit is kept
     twice, over the states as they are and with sources weighted, like calibration does (decision 25).
@@ -172,7 +172,7 @@ CHECK = Check(
     Severity.CRITICAL,
     "Is the recorded harm of a deletion what the language model says?",
     "For a random sample of the states that the policy was made from, the recorded next output is scored again under "
-    "the intact history and under every deletion set, each context in a forward of its own; no prefix is shared and "
+    "the intact history and under every deletion set, each context in its own forward; no prefix is shared and "
     "nothing stored is used but the trajectory. Whatever is drawn, every set that the operating point selects is "
     f"measured, and the {NEIGHBOURS} that the next thresholds would select; every set or state that was excluded is "
     "tried again: one that can be measured is a failure. Harms must agree to what the dtype's rounding makes "

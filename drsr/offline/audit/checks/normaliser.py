@@ -33,7 +33,7 @@ def check_normaliser(subject: Subject, told: Told) -> list[Verdict]:
     if wrong:
         return failed(CHECK, wrong[0], "publish again from the present frames, and find out who changed it", wrong)
     if not isinstance(shipped, Ensemble):
-        detail = "this kind of scorer has no normaliser of its own; drsr audit --retrain fits all of it again"
+        detail = "this kind of scorer has no separate normaliser; drsr audit --retrain fits all of it again"
         known = subject.policy.numbers.distribution if subject.has_policy else None
         same = f"; the distribution of {known.states:,} states, fitted again, is the shipped one" if known else ""
         return passed(CHECK, detail + same)
@@ -66,7 +66,7 @@ def check_normaliser(subject: Subject, told: Told) -> list[Verdict]:
         ]
         what = f"{len(wrong)} of {len(found.mean)} columns" if wrong else "mean and scale of the harms"
         fits = " It fits the training and validation splits together." if evidence["with_all"] <= AGREEMENT else ""
-        detail = f"fitted again on {on}, {what} come out otherwise than shipped, by up to {largest:.2g}.{fits}"
+        detail = f"fitted again on {on}, {what} come out differently than shipped, by up to {largest:.2g}.{fits}"
         return failed(
             CHECK, detail, "train again from the present frames, and calibrate and publish", wrong, **evidence
         )
@@ -96,7 +96,7 @@ def _other_distribution(subject: Subject) -> list[str]:
     near = all(
         one.shape == other.shape and np.allclose(one, other, rtol=_ROUNDED, atol=_ROUNDED) for one, other in pairs
     )
-    problems = [] if near else [f"fitted again, {DISTRIBUTION_FILE} comes out otherwise than shipped"]
+    problems = [] if near else [f"fitted again, {DISTRIBUTION_FILE} comes out differently than shipped"]
     if claimed.states != numbers.states or not math.isclose(claimed.limit, numbers.limit, rel_tol=_ROUNDED):
         problems.append(
             f"fitted again, its limit is {numbers.limit:g} by {numbers.states:,} states, the policy has "
@@ -129,11 +129,10 @@ CHECK = Check(
     "normaliser refitted",
     Severity.CRITICAL,
     "Were the means and scales that every feature passes through fitted on the training states alone?",
-    "The mean and standard deviation of every feature column, and of the harms, are computed again over the "
-    "candidates of the policy's training states (if it is cross-fitted, of all that it was not stopped by), read from "
-    "the feature files, and compared with those in the policy's weight file. So that it is known what the comparison "
-    "can see, they are also computed with the other states of both splits added. The distribution that a policy "
-    "compares requests with, and its limit, are fitted again on the training and validation states, and compared with "
-    "those in the wheel.",
+    "The mean and standard deviation of every feature column, and of the harms, are computed again over the candidates "
+    "of the policy's training states (if it is cross-fitted, of all that it was not stopped by), read from the feature "
+    "files, and compared with those in the policy's weight file. To show what the comparison can see, they are also "
+    "computed with the other states of both splits added. The distribution that a policy compares requests with, and "
+    "its limit, are fitted again on the training and validation states, and compared with those in the wheel.",
     check_normaliser,
 )

@@ -24,7 +24,8 @@ from drsr.offline.verdicts import Check, Severity, Told, Verdict, failed, first_
 from drsr.scorer.weights import scorer_bytes
 
 SCORES = 1e-3
-"""How far the unsafe scores of two processors' trainings may be apart, and their harms in nats per token."""
+"""Largest difference between the unsafe scores of two processors' trainings, and between their harms in nats per
+token."""
 
 
 def check_retrained_scorer(subject: Subject, told: Told) -> list[Verdict]:

@@ -246,13 +246,13 @@ CHECK = Check(
     "split reads",
     Severity.CRITICAL,
     "Did whoever trained or calibrated look at the test split?",
-    "Every read of a split's labels is logged with its purpose by the only code that hands them out. No read to "
-    "train or to calibrate may be of the test split, and for the policy's own training and calibration the log must "
-    "hold reads of exactly as many labels as they say they saw, before they were done: a frame that came from "
-    "elsewhere has none. Tables are compared with the models, so that no view or trigger stands for the log; the "
-    'check "journal" finds rows of it that were deleted, added or changed. '
-    "A read to evaluate from before this calibration fails it, unless the same parameters had been calibrated before "
-    "the read, or the read judged the recipe of a released policy, or no present task of the test split had a label "
-    "then. How many tasks had been read, and for which releases, is reported.",
+    "Every read of a split's labels is logged with its purpose by the only code that hands them out. No read to train "
+    "or to calibrate may be of the test split, and for the policy's own training and calibration the log must hold "
+    "reads of exactly as many labels as they say they saw, before they were done: a frame that came from elsewhere has "
+    'none. Tables are compared with the models, so that no view or trigger replaces the log; the check "journal" finds '
+    "rows of it that were deleted, added or changed. A read to evaluate from before this calibration fails it, unless "
+    "the same parameters had been calibrated before the read, or the read judged the recipe of a released policy, or "
+    "no present task of the test split had a label then. How many tasks had been read, and for which releases, is "
+    "reported.",
     check_split_reads,
 )

@@ -131,8 +131,8 @@ def _read(subject: Subject, behind: set[int], told: Told) -> list[Placed]:
 
 
 def _task_and_text(name: str, data: bytes) -> bytes:
-    """Return the task that a stored run names, the hash of its messages, and of what it says without case and numbers:
-    a sketch, one of the agent's words, and the hash of the first message by the user."""
+    """Return the task that a stored run names and the hash of its messages. Without case and numbers, also: a sketch of
+    what it says, one of the agent's words, and the hash of the user's first message."""
     run = Trajectory.from_json(data)
     words = text_of(run)
     text = words.encode("utf-8", "replace")
@@ -175,8 +175,8 @@ def _asked_alike(runs: list[Placed]) -> list[str]:
 
 
 def _misfiled(versions: list[Placed]) -> list[str]:
-    """Runs whose group or split is not the one that their own bytes give, nor the one that a corpus gives them, nor
-    that of a run beside which ingesting puts them: the run that a fork parted from, or one that is nearly the same.
+    """Return the runs whose group or split is neither that of their own bytes, nor that of a corpus, nor that of a run
+    beside which ingesting puts them: the run that a fork parted from, or a near-duplicate.
 
     A run stays in the group of its first version: its later ones may name another task.
     """
@@ -251,13 +251,12 @@ CHECK = Check(
     Severity.CRITICAL,
     "Is any run, or any task, both in what the scorer learned from and in what it was judged by?",
     "Every stored trajectory is read. Its group (the task where it names one) and the split that the salted hash of "
-    "the group gives are computed from its own bytes and compared with the catalog's columns; another group or split "
-    "is accepted only where corpora/NAME/tasks.csv of this installation gives it to the run, or where it is that of "
-    "a run that is nearly the same, or that it parted from; no group and no text "
-    "of a run, instructions left out, may be in two splits; none of the policy's states may be of the test split. "
-    "Texts that are nearly the same are found by the expectation on near-duplicates. Here no run may hold what the "
-    "agent of a run in another split says, once case is folded and numbers are masked, nor share a part of every piece "
-    "of it, as a copy does in which words were replaced. Tasks whose words are the same but for case and numbers are "
-    "named for people to judge.",
+    "the group gives are computed from its own bytes and compared with the catalog's columns. Another group or split "
+    "is accepted only if corpora/NAME/tasks.csv of this installation gives it to the run, or if it is that of a "
+    "near-duplicate, or of the run that it parted from. No group and no text of a run, instructions left out, may be "
+    "in two splits, and none of the policy's states may be of the test split. Texts that are nearly the same are found "
+    "by the expectation on near-duplicates. Here no run may hold what the agent of a run in another split says, once "
+    "case is folded and numbers are masked, nor share a part of every piece of it, as a copy with replaced words does. "
+    "Tasks whose words are the same but for case and numbers are named for people to judge.",
     check_splits,
 )

@@ -1,4 +1,4 @@
-"""Weight files are the ones that were trained, and the language model is the one that measured."""
+"""The weight files are those that were trained, and the language model is the one that measured."""
 
 from __future__ import annotations
 

@@ -134,7 +134,7 @@ CHECK = Check(
     "Every withdrawal is listed with its reason; those of the test split, which a policy is judged by, are counted "
     "apart. None may be without a reason, and a policy that was trained during a withdrawal may not be made from that "
     "run. Withdrawals are kept when they are taken back: a run that was withdrawn when the policy was made and takes "
-    "part again now is named. No stored file may hold a run that was erased. That a run should have stayed, no "
-    "computation can tell.",
+    "part again now is named. No stored file may hold a run that was erased. No computation can tell whether a run "
+    "should have stayed.",
     check_withdrawals,
 )

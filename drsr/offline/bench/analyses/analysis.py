@@ -68,7 +68,7 @@ def shown(value: Cell) -> str:
 
 
 def _values(value: Cell, with_interval: bool) -> list[str | int | float]:
-    """Return the values for the columns of one cell; empty columns if there is no value."""
+    """Return the values for the columns of one cell; columns without a value are empty."""
     if isinstance(value, Metric):
         numbers = (none_if_nan(number) for number in (value.value, value.low, value.high))
         return ["" if number is None else number for number in numbers]

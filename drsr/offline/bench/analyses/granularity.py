@@ -118,9 +118,9 @@ def granularity(steps: Sequence[StepHarm], harm_tolerance: float, bootstrap: Boo
     return Analysis(
         "granularity",
         "Steps against Blocks",
-        f"Measured beside the labels, in {len(by_state):,} states. How widely harms vary within one state when whole "
-        "Steps or single Blocks are deleted, and how often a Step that must stay holds a Block that may go (right "
-        f"figure: right of and below the dashed lines). {INTERVALS}",
+        f"Measured in addition to the labels, in {len(by_state):,} states. How widely harms vary within one state when "
+        "whole Steps or single Blocks are deleted, and how often a Step that must stay holds a Block that may go "
+        f"(right figure: right of and below the dashed lines). {INTERVALS}",
         ("measured", "of", "value", "in the paper"),
         tuple(rows),
         figure(draw, panels=2),

@@ -79,7 +79,7 @@ def interaction_properties(frame: ExampleFrame, columns: Sequence[str], bootstra
         "interaction_properties",
         "Interaction of pairs by what the two Blocks are to each other",
         f"Labels of the {frame.split} split. A positive interaction means that the two together do more harm than "
-        "apart: each stood in for the other. The properties are diagnosis; no rule is made from them. "
+        "apart, because each could replace the other. The properties are diagnostic; no rule is made from them. "
         f"{INTERVALS}",
         ("property", "group", "pairs", "mean |interaction|", "mean", "share positive"),
         tuple(rows),

@@ -32,7 +32,7 @@ def margin_sweep(
     frame: ExampleFrame, predictions: Mapping[str, Floats], bootstrap: Bootstrap, about: str = ""
 ) -> Analysis:
     """Sweep the margin. `predictions` are harms of every set by name: the scorer's, a rule's. NaN if there is none.
-    `about` tells the reader more about them."""
+    `about` says more about them to the reader."""
     known = np.all([~np.isnan(predicted) for predicted in predictions.values()], axis=0)
     rows = np.flatnonzero(known & (frame.cardinality >= 2))
     group, trajectory, means = (
@@ -56,10 +56,10 @@ def margin_sweep(
     return Analysis(
         "margin_sweep",
         "Ordering harms, by margin",
-        f"On {len(rows):,} sets of two or more Blocks of the {frame.split} split, those that every prediction has a "
-        "value for. Of their pairs of one state and cardinality whose measured harms differ by the margin or more, the "
-        "part that the predictions order rightly; equal predictions count one half. The paper sweeps the margin for "
-        "relations of single Blocks: that is the table of the same Block by margin. "
+        f"On {len(rows):,} sets of two or more Blocks of the {frame.split} split, those for which every prediction has "
+        "a value. The share of pairs that the predictions order rightly, among pairs of one state and cardinality "
+        "whose measured harms differ by the margin or more; equal predictions count one half. The paper sweeps the "
+        "margin for relations of single Blocks: that is the table of the same Block by margin. "
         + " ".join(filter(None, (about, INTERVALS))),
         ("prediction", "margin", "pairs", "pair accuracy"),
         tuple(

@@ -52,9 +52,9 @@ def non_compositionality(frame: ExampleFrame, bootstrap: Bootstrap) -> Analysis:
         "non_compositionality",
         "Interaction by cardinality",
         f"Labels of the {frame.split} split. Joint harm less the sum of the members' own harms, in absolute value; "
-        "zero for one Block by definition. Then the share of sets in which that exceeds the harm tolerance of "
-        f"{HARM_TOLERANCE}, and of those that adding up would call safe and are unsafe, or the other way round. No "
-        f"label has more than four Blocks. {INTERVALS}",
+        "zero for one Block by definition. Then the share of sets in which this exceeds the harm tolerance of "
+        f"{HARM_TOLERANCE}, and the share of those that adding up would call safe although they are unsafe, or the "
+        f"other way round. No label has more than four Blocks. {INTERVALS}",
         (
             *("Blocks", "sets", "mean", "median", "90 % below", "share above tolerance", "share judged otherwise"),
             "mean in the paper",
@@ -92,7 +92,7 @@ def non_compositionality_by_domain(frame: ExampleFrame, domains: Mapping[str, st
         "non_compositionality_by_domain",
         "Interaction by cardinality and domain",
         f"Labels of the {frame.split} split, as above, for each domain alone.{more} The paper draws this without "
-        f"numbers, and sets of more than four Blocks besides, which no label here has. {INTERVALS}",
+        f"numbers, and also for sets of more than four Blocks, which no label here has. {INTERVALS}",
         ("domain", "Blocks", "sets", "mean"),
         tuple(
             (name, cardinality, one.support, cell(one))

@@ -72,9 +72,9 @@ def reconstruction(frame: ExampleFrame, bootstrap: Bootstrap) -> Analysis:
     return Analysis(
         "reconstruction",
         "Joint harm reconstructed",
-        f"Labels of the {frame.split} split. How far the harm of a set is from what is added up. Pair terms are "
-        "measured, so sets of two are reconstructed exactly by them; sets of three or more show what third and higher "
-        f"orders leave. Neither is known online. {INTERVALS}",
+        f"Labels of the {frame.split} split. Distance of a set's harm from the sum. Pair terms are measured, so they "
+        "reconstruct sets of two exactly; sets of three or more show what third and higher orders contribute. Neither "
+        f"is known online. {INTERVALS}",
         ("method", "sets of two or more", "error", "sets of three or more", "error of these", "error in the paper"),
         tuple(rows),
         figure(draw),

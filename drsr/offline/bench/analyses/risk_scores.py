@@ -48,7 +48,7 @@ def score_distributions(
         "score_distributions",
         "Unsafe scores of safe and unsafe sets",
         (NOTHING_CHOSEN if risk_threshold is None else "What the risk gate lets through is left of the dashed line.")
-        + " That the two are apart is no guarantee: the score is a decision score, not the probability of a failure.",
+        + " A gap between the two is not a guarantee: the score is a decision score, not the probability of a failure.",
         ("split", "measured", "sets", *(f"{quantile:.0%} below" for quantile in QUANTILES), "passes the gate"),
         tuple(rows),
         figure(draw, panels=len(scored)),

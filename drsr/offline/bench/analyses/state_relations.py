@@ -49,7 +49,7 @@ PROJECTED = (
     "relation alone, layer by layer), and all three alike: `drsr featurize --view semantic` keeps whole directions."
 )
 EXACT = "The cosines are of whole hidden states, rounded to 16 bits."
-ONE_TASK = "there is one task only, so no state of another"
+ONE_TASK = "there is only one task, so there is no state of another"
 
 
 class Related(NamedTuple):
@@ -137,11 +137,11 @@ def state_relations(
         f"Pairs of single Blocks of one state of the {test.split} split whose harms differ by {meaningful_gap:g} or "
         "more, ordered by the cosine of the Block with a decision state. The Block stays the same: first its own "
         f"decision's state, then those of {PARTNERS} decisions of other tasks, then the mean state of training, which "
-        "is the same for all. Each in the direction that orders more training pairs. Where the own state orders no "
-        "more than others do, the Block alone carries the signal. "
-        f"In the paper {theirs[0]:.3f} with the matched state, {theirs[1]:.3f} with a mismatched one, {theirs[2]:.3f} "
-        f"with the full context. {EXACT if is_exact(columns) else PROJECTED} The paper's figure also has surface "
-        f"features: here the scorer of structural features only. {INTERVALS}",
+        "is the same for all. Each is taken in the direction that orders more training pairs. If the own state orders "
+        f"no more pairs than others do, the Block alone carries the signal. In the paper {theirs[0]:.3f} with the "
+        f"matched state, {theirs[1]:.3f} with a mismatched one, {theirs[2]:.3f} with the full context. "
+        f"{EXACT if is_exact(columns) else PROJECTED} The paper's figure also has surface features: here the scorer of "
+        f"structural features only. {INTERVALS}",
         ("layer", "pairs", *_headings(layers.values())),
         tuple((layer, one.own.support, *_row(one)) for layer, one in layers.items()),
         figure(draw, width=5.0),

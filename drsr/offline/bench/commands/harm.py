@@ -20,8 +20,8 @@ def add_commands(commands: Commands) -> None:
         "harm",
         run,
         help="measure how much less likely a recorded output becomes under each deletion set",
-        description="Deletes every set of candidates from the request, re-scores the very same next output, and shows "
-        "the change of its mean NLL per token. Without arguments it measures the bundled example.",
+        description="Deletes every set of candidates from the request, re-scores the same next output, and shows the "
+        "change in its mean NLL per token. Without arguments it measures the bundled example.",
     )
     parser.add_argument("request", nargs="?", metavar="REQUEST.json", help="default: the bundled request")
     parser.add_argument(

@@ -22,7 +22,7 @@ EXAMPLE_PRICES = "3,0.3,3.75,15"
 
 
 def join(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the option to the command that is there already."""
+    """Add the option to the existing command."""
     parser = commands.choices["prune"]
     prune = parser.get_default("run")
     group = parser.add_argument_group("price report", "what recorded runs would have cost with this policy")
@@ -43,7 +43,7 @@ def join(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         "--expected-calls",
         type=int,
         metavar="N",
-        help="calls that a session expects (default: by how many a run has had)",
+        help="calls expected per run (default: estimated from the calls so far)",
     )
     group.add_argument(
         "--resume",
@@ -85,7 +85,9 @@ def run(options: argparse.Namespace) -> int:
                 report(len(bills), options.limit)
     except KeyboardInterrupt:
         if kept is not None:
-            print(f"drsr: {len(bills)} runs are kept in {options.resume}; the same command goes on", file=sys.stderr)
+            print(
+                f"drsr: {len(bills)} runs are kept in {options.resume}; run the same command to go on", file=sys.stderr
+            )
         raise
     if not bills:
         raise InputError("holds no run that can be read", where=options.price_report)

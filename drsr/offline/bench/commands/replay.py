@@ -30,13 +30,14 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options that `drsr evaluate` takes for a replay."""
     parser.add_argument("--replay", action="store_true", help="replay the recorded decisions with every comparator")
     parser.add_argument("--methods", metavar="A,B", help="only these comparators (default: all)")
-    parser.add_argument("--policy", metavar="PATH", help="a published policy, as a further row: wheel or folder")
+    parser.add_argument("--policy", metavar="PATH", help="a published policy as another row: wheel or folder")
     parser.add_argument(
         "--stored-features",
         action="store_true",
-        help="the policy's features of these decisions from the catalog: its time is then without the language model's",
+        help="take the policy's features for these decisions from the catalog; its time then leaves out the language "
+        "model's",
     )
-    parser.add_argument("--light-policy", metavar="PATH", help="a published light policy, as another row")
+    parser.add_argument("--light-policy", metavar="PATH", help="a published light policy as another row")
     parser.add_argument(
         "--summariser",
         default=SCRIPTED,
@@ -48,8 +49,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="METHOD=MODEL",
-        help="a trained model instead of a stand-in, as a folder or a name in the hub's cache: of llmlingua2, "
-        "swe_pruner or pace; again for another",
+        help="give llmlingua2, swe_pruner or pace a trained model instead of a stand-in: a folder, or a name in the "
+        "hub's cache; may be given several times",
     )
     parser.add_argument("--summariser-model", default="default", metavar="NAME", help="the endpoint's model")
     parser.add_argument(
@@ -57,7 +58,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         type=int,
         default=128_000,
         metavar="TOKENS",
-        help="window of the acting model; methods that act under pressure measure it by this (default: 128000)",
+        help="context window of the acting model, for methods that act when it is nearly full (default: 128000)",
     )
     parser.add_argument(
         "--limit",

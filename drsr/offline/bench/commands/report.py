@@ -32,10 +32,12 @@ def add_commands(commands: Commands) -> None:
     )
     parser.add_argument("--split", choices=("test", "validation"), default="test", help="what to judge on (test)")
     parser.add_argument("--replay", type=Path, metavar="FILE", help="default: var/evaluation/replay-SPLIT.jsonl")
-    parser.add_argument("--ablations", action="store_true", help="every ablation and control as well")
+    parser.add_argument("--ablations", action="store_true", help="add every ablation and control")
     parser.add_argument("--tasks", type=Path, metavar="FILE", help="default: var/evaluation/tasks-sandbox.jsonl")
     parser.add_argument("--steps", type=int, default=0, metavar="N", help="measure whole Steps of about N states too")
-    parser.add_argument("--replicates", type=int, default=2_000, metavar="N", help="of the bootstrap (default: 2000)")
+    parser.add_argument(
+        "--replicates", type=int, default=2_000, metavar="N", help="bootstrap replicates (default: 2000)"
+    )
     add_frame_options(parser)
     add_training_options(parser)
 

@@ -52,13 +52,18 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument("--part", metavar="K/N", help="only every Nth task, from the Kth: one part for each machine")
     group.add_argument(
-        "--merge", type=Path, nargs="+", default=[], metavar="FILE", help="first take over results of other machines"
+        "--merge",
+        type=Path,
+        nargs="+",
+        default=[],
+        metavar="FILE",
+        help="first take over the results of other machines",
     )
     group.add_argument("--seed", type=int, default=0, metavar="N", help="sent to the endpoint (default: 0)")
     group.add_argument(
         "--run-commands",
         action="store_true",
-        help="let a model's commands be executed on this machine, with your rights: use a container",
+        help="let a model's commands run on this machine with your rights; use a container",
     )
     group.add_argument(
         "--tables", type=Path, metavar="FOLDER", help="for CSV, Markdown and JSON (default: next to --output)"
@@ -90,7 +95,7 @@ def run(options: argparse.Namespace) -> int:
     from drsr.settings import load_settings
 
     if options.replay:
-        raise SettingsError("--tasks is an evaluation of its own", hint="run one after the other")
+        raise SettingsError("--tasks is a separate evaluation", hint="run one after the other")
     require_positive(options, "limit", "window", "step_limit", "parallel")
     part = _part(options.part)
     named_models(options.model)  # a mistake in it is told before anything is loaded

@@ -22,7 +22,7 @@ STORED = "Features come from the store: its time is without the language model's
 
 
 class DrsrPolicy(PlainMethod):
-    """Asks a policy. An ablation is a policy like any other, with a name of its own, and perhaps its own `source` of
+    """Asks a policy. An ablation is a policy like any other, with its own name and perhaps its own `source` of
     features."""
 
     trained: Trained = "here"

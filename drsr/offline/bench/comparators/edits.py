@@ -52,8 +52,8 @@ def with_texts(request: Request, texts: Mapping[PartRef, str]) -> Request:
 
 
 def with_section(request: Request, prefix_length: int, title: str, text: str) -> Request:
-    """Append a section to the user's first message, so that no role changes; as a message of its own if the user has
-    not said anything yet."""
+    """Append a section to the user's first message, so that no role changes; add a new message if the user has not said
+    anything yet."""
     section = f"## {title}\n\n{text}"
     messages = list(request.messages)
     for index in range(prefix_length - 1, -1, -1):

@@ -181,7 +181,7 @@ def _load(name: str, kind: Kind) -> _Loaded:
     config = read_config(folder)
     if "auto_map" in config:
         raise BackboneError(
-            "it brings code of its own, which is never run",
+            "it brings its own code, which is never run",
             where=f"{name}/{CONFIG_FILE}",
             hint="save it again as a class of transformers",
         )

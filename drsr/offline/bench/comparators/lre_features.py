@@ -79,7 +79,7 @@ def step_features(texts: list[str], counts: TokenCounts) -> NDArray[np.float64]:
 
 
 def label_steps(history: History, counts: TokenCounts) -> LabelledSteps:
-    """Features and labels of a finished run: labels look at later Steps, features never do."""
+    """Return features and labels of a finished run: labels look at later Steps, features never do."""
     texts = step_texts(history)
     named = [identifiers(text) for text in texts]
     known: set[str] = set(identifiers(transcript(history.request.messages[: history.prefix_length])))

@@ -45,7 +45,7 @@ class Sdk(NamedTuple):
 
 
 def events_of(sdk: Sdk, request: Request, told: Sequence[Told]) -> Events:
-    """Calls get ids of their own: those of a run may come up twice."""
+    """Return the events, with new ids for calls, because a run may use an id twice."""
     call_of = {result: call for call, result in pair_calls(request).result_of.items()}
     return [_event_group(sdk, request, one, str(place), call_of) for place, one in enumerate(told)]
 

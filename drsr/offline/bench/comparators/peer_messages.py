@@ -28,7 +28,7 @@ class Told:
     message: int
     """Index of the message that it represents, wholly or in part."""
     parts: tuple[int, ...]
-    """The parts that it tells."""
+    """The parts that it holds."""
     role: str
     """In OpenAI's words."""
     text: str | None
@@ -68,8 +68,7 @@ def running(package: str) -> Iterator[None]:
 
 
 def tell(request: Request) -> list[Told]:
-    """Return the request, one after another. Anthropic's results become messages of their own, in front of the
-    user's."""
+    """Return the request, one after another. Anthropic's results become separate messages, in front of the user's."""
     told = [] if request.system is None else [_told(SYSTEM_FIELD, request.system, range(len(request.system.parts)))]
     for index, message in enumerate(request.messages):
         results = [number for number, part in enumerate(message.parts) if isinstance(part, Result)]

@@ -90,7 +90,7 @@ class RecallTool(NamedTuple):
     def use(
         self, history: History, store: PageStore, counts: TokenCounts, summariser: Summariser, ledger: Ledger
     ) -> None:
-        """Read a page again if the rule wants one that was not yet read for the same names."""
+        """Read a page again if the rule wants a page that was not yet read for the same names."""
         present = self.view(history, store)
         wanted, visible = newest_turn(history), visible_before(present, history, store.until)
         found = wanted_page(wanted, visible, [page.text for page in store.pages])

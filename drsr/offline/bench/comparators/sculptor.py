@@ -163,7 +163,7 @@ class Sculptor:
         return found
 
     def _pieces(self, text: str) -> list[str]:
-        """Whole lines, as many as fit; a longer line is a piece of its own."""
+        """Return pieces of whole lines, as many as fit; a longer line is a separate piece."""
         pieces: list[str] = []
         room = 0
         for line in text.splitlines(keepends=True):

@@ -11,7 +11,7 @@ from drsr.request.request import Request
 
 
 def transcript(messages: Iterable[Message]) -> str:
-    """Return one paragraph per message, each part on lines of its own after the name of its speaker."""
+    """Return one paragraph per message, each part on separate lines after the name of its speaker."""
     return "\n\n".join(filter(None, (_paragraph(message) for message in messages)))
 
 

@@ -167,7 +167,7 @@ def _direct(request: Request, sent: Request, counts: TokenCounts) -> int | None:
 
 
 def repeated_calls(messages: list[Json]) -> int:
-    """Calls that were made before, with the same tool and the same arguments."""
+    """Count calls that were made before, with the same tool and the same arguments."""
     made = [
         (call["function"]["name"], _canonical(call["function"]["arguments"]))
         for message in messages

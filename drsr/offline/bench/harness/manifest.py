@@ -91,7 +91,7 @@ def make_manifest(value: Any, known: Mapping[str, Claim], *, where: str) -> Mani
         )
     repeated = [task for task, times in Counter(task.id for task in tasks).items() if times > 1]
     if repeated:
-        raise ManifestError(f"task {repeated[0]!r} stands in it more than once", where=where)
+        raise ManifestError(f"task {repeated[0]!r} is in it more than once", where=where)
     found = Counter(task.domain for task in tasks)
     if dict(found) != counts:
         raise ManifestError(f"claims {_spoken(counts)} and has {_spoken(found)}", where=where)

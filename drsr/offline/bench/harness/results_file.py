@@ -74,7 +74,7 @@ class ResultsFile(Journal[Episode | Told]):
                     raise InputError(
                         f"task {episode.task!r} with method {episode.method!r} was run twice, with different results",
                         where=str(path),
-                        hint="give each machine a part of its own: --part 1/2 and --part 2/2",
+                        hint="give each machine its own part: --part 1/2 and --part 2/2",
                     )
                 if key not in there:
                     new[key] = episode

@@ -54,7 +54,7 @@ class Suite(Protocol):
 
 
 def find_suite(name: str) -> Suite:
-    """Return our own suite, one that an installed package brings, or WorkBuddyBench's tasks in a given folder."""
+    """Return our own suite, a suite that an installed package brings, or WorkBuddyBench's tasks in a given folder."""
     if name == SANDBOX:
         from drsr.offline.bench.harness.sandbox_suite import SandboxSuite
 

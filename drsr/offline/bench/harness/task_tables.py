@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 NOTICE = {
-    "scripted": "The agent is a scripted double that knows only what stands in its request: evidence that was deleted "
-    "is fetched again, or the task fails. It is no language model, is not distracted by what is there, and its cache "
-    "counts come from a model of a prompt cache. Methods that write summaries are as good as who writes them.",
+    "scripted": "The agent is a scripted double that knows only what is in its request: evidence that was deleted is "
+    "fetched again, or the task fails. It is not a language model and is never distracted, and its cache counts come "
+    "from a model of a prompt cache. Methods that write summaries are as good as who writes them.",
 }
 OTHER: Mapping[Weighting, Weighting] = {"tasks": "domains", "domains": "tasks"}
 OURS_NAME = "drsr"
@@ -93,7 +93,7 @@ def references(manifest: str) -> dict[str, Reference]:
 def _words(shared: Shared) -> str:
     """Return the part of a file that is missing from its table; empty if none is."""
     runs = f" {shared.runs_left_out:,} runs that not all of them have are left out." if shared.runs_left_out else ""
-    few = f" Left out, as they have too few runs: {', '.join(shared.left_out)}." if shared.left_out else ""
+    few = f" Left out because they have too few runs: {', '.join(shared.left_out)}." if shared.left_out else ""
     return runs + few
 
 
@@ -182,8 +182,8 @@ def _paths(found: Sequence[MethodResult]) -> Analysis:
         "How the tasks went",
         "Requests, and calls with the tool and arguments of an earlier one, are means over tasks; the others are "
         "numbers of tasks (failed: reward 0; out of steps) and of requests. Invalid are rewrites that broke the "
-        "protocol: they were not sent, the request went on as it was; that, and any other failure, is falling back. "
-        "Task lost: the user's task was no longer there as it was put.",
+        "protocol: they were not sent, and the request went on unchanged; that, and any other failure, counts as "
+        "falling back. Task lost: the user's task was no longer in the request as the user put it.",
         (
             *("no", "method", "trained", "requests", "calls repeated", "failed", "out of steps", "invalid"),
             *("fell back", "task lost"),
@@ -221,10 +221,9 @@ def _components(found: Sequence[MethodResult]) -> Analysis:
         "What the tokens of a task are made of",
         "Means over tasks. Uncached, cache-read and cache-creation tokens are the parts of the input and are not added "
         "to it again. Saved is the baseline's total less the method's; direct removal is what was taken out of "
-        "requests; the residual is the rest of the identity, saved = direct + residual: other paths, calls made "
-        "again, auxiliary models. It is no cause of anything. These three are means over the compared tasks: all but "
-        "those in which the endpoint refused the baseline's first request, or our tokenizer cannot count what was "
-        "removed.",
+        "requests; the residual is the rest of the identity, saved = direct + residual: other paths, calls made again, "
+        "auxiliary models. It does not name a cause. These three are means over the compared tasks: all but those in "
+        "which the endpoint refused the baseline's first request, or our tokenizer cannot count what was removed.",
         (
             *("method", "input", "uncached", "cache read", "cache creation", "output", "auxiliary input"),
             *("auxiliary output", "total", "compared", "saved", "direct removal", "residual"),

@@ -1,4 +1,4 @@
-"""DRSR's ablations as methods of a comparison: each decides with a scorer and an operating point of its own.
+"""DRSR's ablations as methods of a comparison: each decides with its own scorer and operating point.
 
 In a replay features are taken from the store, so the time of these rows is without the language model's pass. A
 mismatched state can only be had this way: its columns are another decision's. In whole tasks they are computed.
@@ -98,7 +98,7 @@ def computed_now(ablation: Ablation, groups: Sequence[str]) -> MethodFeatures:
 
 
 def stored_policy(catalog: Catalog, policy: Policy, sources: Sources, *, view: str) -> DrsrPolicy:
-    """A published policy that takes its features from where ablations have theirs: no request is read again."""
+    """Return a published policy that takes its features from where ablations have theirs: no request is read again."""
     with catalog.reading() as connection:
         read = get_view(connection, view).identity
     mine = policy.numbers

@@ -27,7 +27,7 @@ from drsr.request.rendering import render_output
 class MeasuredRun(NamedTuple):
     run: str
     states: tuple[str, ...]
-    """All that were looked at, also those without a Step that can go."""
+    """All states that were looked at, including those without a Step that can go."""
     steps: tuple[StepHarm, ...]
 
     def to_json(self) -> Json:

@@ -56,7 +56,7 @@ class RunRow(NamedTuple):
 
 
 class Measuring(NamedTuple):
-    """The measure of recorded runs, the same one that labels use."""
+    """The measure of recorded runs, the same that labels use."""
 
     backbone: Backbone
     caps: Caps
@@ -100,7 +100,7 @@ def with_earlier(
     catalog: Catalog, tools: Measuring, split: Split, *, labeler: str, rows: Sequence[RunRow], earlier: Collection[str]
 ) -> set[str]:
     """Return the keys of the states of these runs, and of those states of an earlier replay that a replay of the whole
-    split would have too: a journal can be made source by source, and drops what has been superseded."""
+    split would also have. A journal can be made source by source, and drops what has been superseded."""
     with catalog.reading() as connection:
         labeler_id = find_labeler(connection, labeler, tools.identity)
     assert labeler_id is not None  # open_runs has handed out `rows`
@@ -129,7 +129,7 @@ def spread(rows: Sequence[RunRow]) -> list[RunRow]:
 def runs_of(
     catalog: Catalog, split: Split, labeler_id: int, freezing: FreezingRule, source: str | None = None
 ) -> list[RunRow]:
-    """Current trajectories of a split with labelled states, in an order that depends on their names only."""
+    """Return current trajectories of a split with labelled states, in an order that depends on their names only."""
     mine = and_(StateMeasurement.state_id == DecisionState.id, StateMeasurement.labeler_id == labeler_id)
     columns = (
         *(Trajectory.id, Trajectory.blob, Trajectory.split, Source.name),

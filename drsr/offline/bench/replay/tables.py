@@ -32,7 +32,7 @@ OUR_METHODS = ("drsr", "drsr_light")
 MOST_NUMBERS = 3
 """More methods than this at one place of the figure are counted, not listed."""
 PANELS = 4
-"""Most domains that get a panel of their own."""
+"""Largest number of domains that get a separate panel."""
 
 
 class Point(NamedTuple):
@@ -130,7 +130,7 @@ def _effects(found: Comparison, replay: Replay) -> Analysis:
         f"{NOTICE} {found.population} Removed is a share of the request, removed tokens are per decision, unsafe is a "
         "share of the measured decisions, harm is in nats per token of the output. Every task counts once, in the "
         "columns named so every domain. 95 % intervals in brackets resample whole tasks. In the figure right and low "
-        "is good; the line joins the methods that nobody beats in both, numbers are those of the table."
+        "is good; the line joins the methods that no other beats in both, and the numbers are those of the table."
         + (f" {apart}" if apart else "")
         + (f" Rows of earlier versions that are not shown: {older}." if older else ""),
         ("no", "method", *EFFECTS),
@@ -146,9 +146,10 @@ def _costs(found: Comparison) -> Analysis:
         "What each method costs, and what it breaks",
         f"Of all {found.decisions:,} decisions, measured or not; so is removed here. Auxiliary tokens are those of the "
         "method's own model calls, per decision it was asked about; net removed takes them off. ms is the median time "
-        "to rewrite a request on this machine. Invalid are rewrites that broke the protocol: they were not sent, the "
-        "request went on as it was; that, and any other failure, is falling back. Task lost: requests that went on "
-        "without the user's task as it was put; claims broken: without something that the method claims to keep.",
+        "to rewrite a request on this machine. Invalid are rewrites that broke the protocol: they were not sent, and "
+        "the request went on unchanged; that, and any other failure, counts as falling back. Task lost: requests that "
+        "went on without the user's task as the user put it. Claims broken: without something that the method claims "
+        "to keep.",
         ("no", "method", "trained", *columns),
         tuple(
             (
@@ -222,7 +223,7 @@ def _methods(notes: Sequence[MethodNote]) -> Analysis:
     return Analysis(
         "methods",
         "The methods, and what was assumed",
-        "What a method claims to keep is checked on every output; where it did not, the table of costs counts it as a "
+        "What a method claims to keep is checked on every output; where it was not kept, the table of costs counts a "
         f"broken claim. {trained}; here: trained on our own train split.",
         ("method", "trained", "version", "claims to keep", "assumptions"),
         tuple(

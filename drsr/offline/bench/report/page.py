@@ -17,8 +17,8 @@ LONG = 40
 INTERVAL = re.compile(r"(\S+) (\[[^\]]*\])")
 _ABOUT = {
     "differences": "What differs from the paper",
-    "facts": "What the numbers come from",
-    "reproduce": "To reproduce it",
+    "facts": "Origin of the numbers",
+    "reproduce": "Commands that reproduce it",
 }
 
 
@@ -47,7 +47,7 @@ class Report(NamedTuple):
 
 
 def write_report(folder: Path, report: Report) -> Path:
-    """Write `index.html` last, so that a page that is there is complete; gives its path."""
+    """Write `index.html` last, so that an existing page is complete; return its path."""
     tables, page = folder / "tables", folder / "index.html"
     make_folder(tables)
     for analysis in report.analyses:

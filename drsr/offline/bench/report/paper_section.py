@@ -14,7 +14,7 @@ from drsr.offline.bench.report.paper_tables import (
 )
 
 _NOT_OURS = (
-    "Nothing of this was measured here: tasks were run with the paper's model and agent. Tokens are of all model calls."
+    "None of this was measured here: tasks were run with the paper's model and agent. Tokens are of all model calls."
 )
 
 

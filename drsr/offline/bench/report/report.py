@@ -45,7 +45,7 @@ def build_report(
     given = read_report_inputs(catalog, artifacts, params, asked, progress)
     judged_runs = frozenset(given.frames[given.judged].trajectory_ids)
     return Report(
-        title="DRSR: what the policy was made from, and what it does",
+        title="DRSR: the policy, its data and its results",
         notice=_notice(measured),
         sections=(
             replay_section(measured.replay, given.bootstrap),
@@ -65,7 +65,10 @@ def _notice(measured: Measured) -> str:
     """Return the notice at the head of the page."""
     if measured.replay is not None and measured.replay.current:
         return NOTICE
-    return "No method was replayed: what follows judges how well harms are predicted, and is not task reward."
+    return (
+        "No method was replayed. The tables below judge how well harms are predicted; they say nothing about task "
+        "reward."
+    )
 
 
 def _facts(given: ReportInputs, measured: Measured) -> dict[str, str]:
@@ -120,13 +123,13 @@ def _differences(given: ReportInputs) -> list[str]:
         "its policy is evaluated. Intervals here are wide accordingly.",
         "Reward: the replay does not measure it, as it keeps the recorded output fixed. Whole tasks, where they were "
         "run, are other tasks with another agent than the paper's.",
-        "Feature columns beyond the paper's 512 projections, prompts and budgets of the comparators: decided here, as "
-        "written in their assumptions.",
+        "Feature columns beyond the paper's 512 projections, and prompts and budgets of the comparators, were chosen "
+        "here; their assumptions say how.",
         "The right decision state: with the Block held fixed, as in the paper, it is exchanged in the cosine of stored "
         "projections alone, as attention and the other relations would need a pass of the language model. The ablation "
         "mismatched-state is another comparison: it takes all relations of a candidate from another decision, so the "
         "Block is exchanged with the state.",
-        "Values of the paper stand beside ours for orientation; with another model and other runs they need not agree.",
+        "The paper's values are next to ours for orientation; with another model and other runs they need not agree.",
     ]
 
 

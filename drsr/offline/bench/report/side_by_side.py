@@ -41,7 +41,7 @@ def side_by_side(given: ReportInputs) -> Section:
 
 
 def data(frames: Mapping[str, ExampleFrame]) -> Analysis:
-    """Runs, states and labelled sets, by split and by how many Blocks a set deletes."""
+    """Return runs, states and labelled sets, by split and by how many Blocks a set deletes."""
     theirs = supervision()
     runs = {split: len(set(frame.trajectory_ids)) for split, frame in frames.items()}
 
@@ -63,7 +63,7 @@ def data(frames: Mapping[str, ExampleFrame]) -> Analysis:
         "supervision",
         "What was measured",
         f"Labelled deletion sets of the splits that this report reads; the last column is {SOURCE}. Runs by split here "
-        f"{shares}; in the paper {papers}. There as here all states of a run are in one split.",
+        f"{shares}; in the paper {papers}. In both, all states of a run are in one split.",
         ("what", *frames, "all of these", "in the paper"),
         tuple(rows),
         b"",
@@ -97,8 +97,8 @@ def chosen_values(record: CalibrationRecord, params: CalibrateParams) -> Analysi
     return Analysis(
         "calibration",
         "What calibration tried and chose",
-        f"On {record.states:,} validation states. {record.explanation} The last two columns are {SOURCE}. There as "
-        "here the two latest Steps are protected, and where no set is safe enough nothing is removed.",
+        f"On {record.states:,} validation states. {record.explanation} The last two columns are {SOURCE}. In both, the "
+        "two latest Steps are protected, and if no set is safe enough nothing is removed.",
         ("value", "tried here", "chosen or set here", "tried in the paper", "frozen in the paper"),
         tuple((*found, theirs[name].tried, f"{theirs[name].frozen:.6g}") for name, found in ours.items()),
         b"",
@@ -182,10 +182,10 @@ def representations(study: Study, relation: BestRelation | str, single: Mapping[
     return Analysis(
         "representations",
         "Representations",
-        "Pairs that are ordered rightly at a harm margin of 0.02. A cosine here orders single Blocks of one state of "
-        f"the {study.split} split{layer}; so do attention mass and two cosines added, at the layers that are best in "
-        "training. Layers and directions are all that is fitted. A scorer here is trained and orders sets of one "
-        f"state and cardinality. The paper's are single relations, {SOURCE}.",
+        "Share of pairs that are ordered rightly at a harm margin of 0.02. A cosine here orders single Blocks of one "
+        f"state of the {study.split} split{layer}; so do attention mass and two cosines added, at the layers that are "
+        "best in training. Layers and directions are all that is fitted. A scorer here is trained and orders sets of "
+        f"one state and cardinality. The paper's are single relations, {SOURCE}.",
         ("in the paper", "pairs in the paper", "what comes nearest here", "pairs here"),
         tuple(
             (name.replace("_", " "), analyses()[f"representation.{name}"].value, one.what, here(one))

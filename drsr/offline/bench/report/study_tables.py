@@ -22,7 +22,7 @@ IN_THE_PAPER = {"max": "maximum", "min": "minimum"}
 
 FEW_TRAJECTORIES = 10
 """Below this a percentile interval over resampled tasks is too narrow to be believed."""
-FEW = " Of so few trajectories the intervals of this report say little: they are too narrow."
+FEW = " With so few trajectories the intervals of this report say little: they are too narrow."
 NO_ABLATIONS = "they were not asked for: drsr report --ablations trains and judges them"
 
 
@@ -40,7 +40,7 @@ def study_section(study: Study, *, ablations: bool) -> Section:
     left_out = {row.name: row.why for row in study.missing}
     if not ablations:
         left_out["ablations, the scorer with another decision's relations"] = NO_ABLATIONS
-    return Section("The scorer, and what its parts are worth", tables, left_out)
+    return Section("The scorer, and the worth of its parts", tables, left_out)
 
 
 def _scorers(rows: Sequence[ScorerRow], on: str) -> Analysis:
@@ -85,9 +85,9 @@ def _rules(study: Study) -> Analysis:
 
     return Analysis(
         "singleton_rules",
-        "Can single harms tell the harm of a set?",
-        "Sets of two or more, ordered by what a rule makes of their members' own harms. The measured ones need a "
-        "measurement of every Block, which no policy has.",
+        "Do single harms predict the harm of a set?",
+        "Sets of two or more, ordered by what a rule makes of their members' own harms. The measured ones need every "
+        "Block to be measured, which no policy can do.",
         ("rule", "single harms", "pairs in a state", "at equal cardinality", "unsafe AUROC", "pairs in the paper"),
         tuple(rows),
         figure(draw, width=6.5, height=0.32 * len(rows) + 1.0),
@@ -131,7 +131,7 @@ def _policies(rows: Sequence[PolicyRow], split: str) -> Analysis:
     return Analysis(
         "policies",
         "Policies, calibrated on validation",
-        f"What each configuration's policy does on the {split} split; a dash where it selects nothing.",
+        f"What each configuration's policy does on the {split} split; a dash means that it selects nothing.",
         ("scorer", "K", "beta", "tau", "unsafe rate", "mean harm", "states pruned", "mean removal"),
         tuple(cells),
         figure(draw, panels=2, width=3.6, height=0.3 * len(rows) + 1.0),

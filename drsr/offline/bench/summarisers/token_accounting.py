@@ -24,7 +24,7 @@ class Usage:
     """The tokens of one request to a model and its answer."""
 
     input_tokens: int
-    """All that was read, from a cache or not."""
+    """All tokens that were read, from a cache or not."""
     output_tokens: int
     cache_read_tokens: int = 0
     """The part of the input that was read from a cache."""

@@ -65,7 +65,7 @@ def read_task(path: Path) -> TaskFolder:
     if image is None and not (path / "environment" / "Dockerfile").is_file():
         raise ManifestError("has neither an image nor environment/Dockerfile", where=str(path))
     if image is not None and (not isinstance(image, str) or not image or image.startswith("-")):
-        raise ManifestError(f"docker_image {image!r} is no image's name", where=str(path / "task.toml"))
+        raise ManifestError(f"docker_image {image!r} is not an image's name", where=str(path / "task.toml"))
     memory = _number(environment, "memory_mb", path)
     return TaskFolder(
         path=path,
@@ -87,7 +87,7 @@ def _literal(name: str) -> str:
 def _table(settings: Mapping[str, Any], name: str, path: Path) -> Mapping[str, Any]:
     found = settings.get(name, {})
     if not isinstance(found, dict):
-        raise ManifestError(f"`{name}` is no table", where=str(path / "task.toml"))
+        raise ManifestError(f"`{name}` is not a table", where=str(path / "task.toml"))
     return found
 
 

@@ -27,16 +27,18 @@ def add_commands(commands: Commands) -> None:
         "evaluate",
         run,
         help="judge scorer, ablations and singleton rules on the test split",
-        description="Judges the scorer and its policy beside singleton rules on the test split: metrics with intervals "
-        "that resample whole tasks. With --ablations every ablation and control too; those that are not trained "
-        "yet are trained first. With --replay every comparator rewrites the recorded decisions instead; DRSR's "
-        "ablations join with --ablations. Example: drsr evaluate --replay --ablations --policy WHEEL",
+        description="Judges the scorer and its policy beside singleton rules on the test split, with intervals that "
+        "resample whole tasks. --ablations adds every ablation and control, and trains those that are missing. "
+        "--replay has every comparator rewrite the recorded decisions instead; with --ablations, DRSR's ablations join "
+        "in. Example: drsr evaluate --replay --ablations --policy WHEEL",
     )
-    parser.add_argument("--ablations", action="store_true", help="every ablation and control as well")
+    parser.add_argument("--ablations", action="store_true", help="add every ablation and control")
     parser.add_argument(
         "--split", choices=("test", "validation"), default="test", help="what to judge on (default: test)"
     )
-    parser.add_argument("--replicates", type=int, default=2_000, metavar="N", help="of the bootstrap (default: 2000)")
+    parser.add_argument(
+        "--replicates", type=int, default=2_000, metavar="N", help="bootstrap replicates (default: 2000)"
+    )
     replay.add_options(parser)
     tasks.add_options(parser)
     add_frame_options(parser)

@@ -43,7 +43,7 @@ def add_commands(commands: Commands) -> None:
         "--day",
         type=_day,
         metavar="YYYY-MM-DD",
-        help="the location holds one day and names it: a file of the same name on another day is another file",
+        help="the location holds this day's runs: a file of the same name on another day is a different file",
     )
     parser.add_argument(
         "--corpus",
@@ -75,7 +75,7 @@ def _day(text: str) -> str:
     try:
         return datetime.date.fromisoformat(text).isoformat()
     except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is no day such as 2026-11-17") from None
+        raise argparse.ArgumentTypeError(f"{text!r} is not a day such as 2026-11-17") from None
 
 
 def _how_many(text: str) -> int:
@@ -138,7 +138,7 @@ def run(options: argparse.Namespace) -> int:
     if summary.without_task:
         runs = "1 run" if summary.without_task == 1 else f"{summary.without_task:,} runs"
         known = f" ({summary.only_session:,} with only a session's id)" if summary.only_session else ""
-        print(f"  {runs} without a task{known}: each is a group of its own (docs/guides/name-your-tasks.md)")
+        print(f"  {runs} without a task{known}: each is a separate group (docs/guides/name-your-tasks.md)")
     if summary.hidden:
         print(f"  skipped: {summary.hidden:,} hidden (their names begin with a dot)")
     for rule, count in sorted(summary.redacted.items()):

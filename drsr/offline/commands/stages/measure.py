@@ -28,11 +28,16 @@ def add_commands(commands: Commands) -> None:
         "label",
         run_label,
         help="measure exact deletion harm for every set of every frozen state",
-        description="Deletes each set of candidates, re-scores the same recorded next output, and writes the change of "
-        "its mean NLL. Works on what is missing; can be killed, repeated, and run on many machines at once. "
+        description="Deletes each set of candidates, re-scores the same recorded next output, and records the change "
+        "in its mean NLL. Works on what is missing; can be killed, repeated, and run on many machines at once. "
         "Example: drsr label --workers 2 --where split=train --limit 100",
     )
-    label.add_argument("--labeler", default="default", metavar="NAME", help="name of this way of measuring")
+    label.add_argument(
+        "--labeler",
+        default="default",
+        metavar="NAME",
+        help="name of the labeler, this way of measuring (default: default)",
+    )
     label.add_argument(
         "--views",
         nargs="+",
@@ -150,7 +155,7 @@ def _write_feast(place: Place, options: argparse.Namespace) -> int:
 
 
 def chosen_part(options: argparse.Namespace, catalog: Catalog) -> Selection:
-    """The part that was asked for; InputError if no source has that name."""
+    """Return the part that was asked for; InputError if no source has that name."""
     from drsr.offline.freeze.records import require_source
     from drsr.offline.freeze.selection import Selection
 

@@ -54,18 +54,17 @@ def add_commands(commands: Commands) -> None:
     parser.add_argument(
         "--source",
         metavar="NAME",
-        help="the scorer that was trained on this source alone (default: train.source, or all); give it an index of "
-        "its own",
+        help="the scorer that was trained on this source alone (default: train.source, or all); give each source its "
+        "own index",
     )
     which = parser.add_mutually_exclusive_group()
     which.add_argument(
         "--calibration",
         metavar="KEY",
-        help="its key or the beginning of it, as drsr calibrate and drsr status show (default: the latest plain one)",
+        help="the calibration's key, or its beginning, as drsr calibrate and drsr status show it (default: the latest "
+        "plain one)",
     )
-    which.add_argument(
-        "--certified", action="store_true", help="the latest that was made with drsr calibrate --certified"
-    )
+    which.add_argument("--certified", action="store_true", help="the latest one made with drsr calibrate --certified")
     parser.add_argument(
         "--always-abstain",
         action="store_true",
@@ -100,8 +99,8 @@ def add_commands(commands: Commands) -> None:
     parser.add_argument(
         "--without-expectations",
         action="store_true",
-        help="publish even if Great Expectations is not installed and nobody judges the data; the release records it. "
-        "If it is installed, the data is judged all the same",
+        help="publish even if Great Expectations is not installed, so that nothing judges the data; the release "
+        "records this. If it is installed, the data is judged all the same",
     )
     parser.add_argument(
         "--second-opinion",

@@ -30,8 +30,8 @@ def add_commands(commands: Commands) -> None:
         run,
         help="fit the set-risk scorer on the training labels",
         description="Fits an ensemble on the split `train`; `validation` chooses each member's epoch. The same labels, "
-        "features and parameters are not trained twice; a killed run goes on where it was. "
-        "Example: drsr train --ablation full no-pair-pooling",
+        "features and parameters are not trained twice; a killed run goes on where it stopped. Example: drsr train "
+        "--ablation full no-pair-pooling",
     )
     parser.add_argument(
         "--ablation",
@@ -45,7 +45,7 @@ def add_commands(commands: Commands) -> None:
         nargs="+",
         type=int,
         metavar="TASKS",
-        help="instead of training: show by folds how good scorers fitted on these numbers of tasks are",
+        help="instead of training: show, by folds, how well scorers do that are fitted on these numbers of tasks",
     )
     parser.add_argument(
         "--choose-kind",
@@ -76,7 +76,7 @@ def add_scorer_options(parser: argparse.ArgumentParser) -> None:
 
 
 def chosen_scorer(params: Params, options: argparse.Namespace, source: str | None = None) -> Params:
-    """The parameters with the scorer that the options name, and the source that it is for."""
+    """Return the parameters with the scorer that the options name, and the source that it is for."""
     train = params.train if source is None else replace(params.train, source=source)
     if options.scorer is not None:
         train = replace(train, scorer=options.scorer)

@@ -188,7 +188,7 @@ def _unlike_its_file(corpus: Corpus, run: choice.RunFacts) -> Iterator[str]:
 
 
 def _file_of(corpus: Corpus, source: str, name: str) -> CorpusFile | None:
-    """Return the file that a run's name begins with; None where a run has a name of its own."""
+    """Return the file that a run's name begins with; None if the run has its own name."""
     parts = name.split("#")
     names = {"#".join(parts[:count]) for count in range(1, len(parts) + 1)}
     return next((file for file in corpus.files if file.source == source and file.file in names), None)

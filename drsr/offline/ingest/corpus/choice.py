@@ -25,13 +25,13 @@ CHOSEN = "runs.csv"
 
 
 class RunFacts(NamedTuple):
-    """All that the rule knows of a run."""
+    """Facts about a run that the rule may know, and no others."""
 
     source: str
     external_id: str
     task: str
     group: str
-    """What must stay on one side of a split: the task, or what several tasks are about."""
+    """Group that must stay on one side of a split: the task, or the subject of several tasks."""
     agent: str
     domain: str
     tool_steps: int
@@ -47,7 +47,7 @@ class ChoiceRule(NamedTuple):
     shorter: tuple[str, int] = ("intercode", 2_000)
     """A source whose runs may be shorter, and the fewest characters there."""
     left_out: str = "/injection_task_"
-    """Tasks with this in their name: AgentDojo's injected goals also stand in the tool results of other tasks' runs."""
+    """Tasks with this in their name: AgentDojo's injected goals also occur in the tool results of other tasks' runs."""
     runs_per_task: int = 3
     """Each by another agent."""
     runs_per_domain: int = 300

@@ -155,7 +155,7 @@ def licences_of_sources() -> dict[str, str]:
 
 
 def read_table(path: Path) -> tuple[tuple[CorpusFile, ...], tuple[Problem, ...]]:
-    """Return the sound rows of a table, and what is wrong with the others. Raises InputError where it is no CSV."""
+    """Return the sound rows of a table, and the faults of the others. Raise InputError if it is not CSV."""
     rows, problems = table_rows(path, COLUMNS)
     return ((), problems) if problems else _judged(rows)
 

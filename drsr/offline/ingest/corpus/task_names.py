@@ -30,9 +30,9 @@ class NamedTask(NamedTuple):
     task: str
     """Its name across sources."""
     group: str
-    """What must stay on one side of a split: the task, or what several tasks are about."""
+    """Group that must stay on one side of a split: the task, or the subject of several tasks."""
     split: Split | None
-    """Where the corpus places the group; None: wherever its hash does."""
+    """Split in which the corpus places the group; None: the one that its hash gives."""
 
 
 class TaskNames:

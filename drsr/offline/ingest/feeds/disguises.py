@@ -39,8 +39,8 @@ COPIED = 0.7
 """Share of the agent's own shingles, from which on a run is a copy. 731 public runs reach 0.67 across splits in twelve
 shingles, and 0.51 in a hundred and more."""
 EVENLY = 0.9
-"""Share of the pieces of a run, and of the agent's part of it, that are shared in part: a copy with words replaced here
-and there has something in common with the original everywhere, where an environment shares all of some pieces."""
+"""Share of the pieces of a run, and of the agent's part of it, that are shared in part. A copy with words replaced here
+and there has something in common with the original everywhere; an environment shares all of some pieces."""
 _PIECE, _SHARED_PART = 40, 0.2
 """Shingles to a piece, and the share of them from which on it counts as shared in part."""
 _AT_LEAST = 0.3
@@ -91,7 +91,7 @@ class DisguisedPair(NamedTuple):
     second: str
     second_split: str
     told: str
-    """What they share."""
+    """Description of what they share."""
 
 
 def disguised_pairs(catalog: Catalog, artifacts: ArtifactStore, kept: Kept | None = None) -> list[DisguisedPair]:

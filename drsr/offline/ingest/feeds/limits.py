@@ -29,7 +29,7 @@ from drsr.offline.ingest.formats.reader import Reader
 FEEDS_FILE = "feeds.toml"
 DEFAULT = "default"
 FEW = 20
-"""Things that may be quarantined in any source that has no section of its own: a README beside the runs is no alarm."""
+"""Items that may be quarantined in any source without its own section: a README beside the runs raises no alarm."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class Limits:
 
     def __post_init__(self) -> None:
         if not 0 <= self.quarantined <= 1:
-            raise SettingsError(f"quarantined is {self.quarantined}, which is no share", hint="from 0 to 1")
+            raise SettingsError(f"quarantined is {self.quarantined}, which is not a share", hint="from 0 to 1")
         if self.runs < 0:
             raise SettingsError(f"runs is {self.runs}", hint="0 or more")
 
@@ -70,7 +70,7 @@ class Feed(NamedTuple):
 
 
 def load_limits(path: Path | None = None) -> Mapping[str, Limits]:
-    """The sections of `feeds.toml`; none where there is no such file. SettingsError names what is wrong in it."""
+    """Return the sections of `feeds.toml`; none if there is no such file. SettingsError names its faults."""
     path = Path(FEEDS_FILE) if path is None else path
     try:
         sections = tomllib.loads(path.read_text(encoding="utf-8"))
@@ -106,7 +106,7 @@ def load_mappings(path: Path | None = None) -> Callable[[str], Reader | None]:
 
 
 def feeds(connection: Connection, limits: Mapping[str, Limits]) -> list[Feed]:
-    """Every source that was read here, by name, and every one that has limits."""
+    """Return every source that was read here, by name, and every source that has limits."""
     current = select(Trajectory.source_id, func.count()).where(Trajectory.is_current()).group_by(Trajectory.source_id)
     runs = dict(connection.execute(current).tuples().all())
     names = connection.execute(select(Source.name, Source.id).order_by(Source.name)).tuples().all()

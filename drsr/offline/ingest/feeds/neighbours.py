@@ -81,12 +81,12 @@ class Neighbours:
 
 
 def sketch_of(trajectory: Trajectory) -> Shingles:
-    """The smallest hashes of a run's text, in order."""
+    """Return the smallest hashes of a run's text, in order."""
     return shingles(_ends(texts_of(trajectory)))[:_KEPT]  # sorted and distinct
 
 
 def _ends(texts: Sequence[str]) -> str:
-    """Return texts in lines of their own, of a long whole only its head and its tail; the whole is never made."""
+    """Return texts on separate lines; of a long whole only its head and its tail, so that the whole is never made."""
     if sum(map(len, texts)) + len(texts) - 1 <= 2 * _CHARACTERS:
         return "\n".join(texts)
     tail = _beginning(text[: -_CHARACTERS - 1 : -1] for text in reversed(texts))[::-1]

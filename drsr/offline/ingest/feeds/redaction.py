@@ -71,7 +71,7 @@ class Redaction:
 
 
 def load_redaction(path: str | Path) -> Redaction:
-    """The rules of a file. SettingsError names what is wrong with it, before anything is read."""
+    """Return the rules of a file. SettingsError names what is wrong with it, before anything is read."""
     try:
         document = tomllib.loads(Path(path).read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:

@@ -38,6 +38,6 @@ __all__ = [
 
 
 def read_runs(uri: str) -> Iterator[Trajectory | Quarantined]:
-    """Every run at a location, in any format that `drsr ingest` reads."""
+    """Yield every run at a location, in any format that `drsr ingest` reads."""
     for file in gather(open_location(uri)):
         yield from read(file)

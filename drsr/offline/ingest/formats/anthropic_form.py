@@ -31,8 +31,8 @@ class Turns:
     def assistant(
         self, content: Any, *, message_id: str | None = None, demo: bool = False, decided: bool = True
     ) -> None:
-        """An assistant's message, or another piece of the one that has this id. An empty one is left out. `decided`: a
-        model said it here, and not the framework in its place, nor a model in an earlier stretch."""
+        """Add an assistant's message, or another piece of the message with this id. An empty one is left out.
+        `decided`: a model said it here, and not the framework in its place, nor a model in an earlier stretch."""
         blocks = _blocks(content, "assistant")
         if not blocks:
             return
@@ -54,7 +54,7 @@ class Turns:
                 insort(self._callers.setdefault(block["id"], []), turn, key=lambda caller: caller.number)
 
     def user(self, content: Any, *, demo: bool = False) -> None:
-        """A user's message; the results in it go to their calls, the rest stays a message of its own."""
+        """Add a user's message; the results in it go to their calls, and the rest stays a separate message."""
         blocks = _blocks(content, "user")
         results = [block for block in blocks if block["type"] == "tool_result"]
         if not results:
@@ -69,7 +69,7 @@ class Turns:
             self._say(rest, demo)
 
     def messages(self) -> list[Json]:
-        """The conversation in wire form."""
+        """Return the conversation in wire form."""
         made: list[Json] = []
         for turn in self._turns:
             made.append(turn.message)
@@ -106,7 +106,7 @@ class _Turn:
 
 
 def read_system(system: Any) -> str | list[Json] | None:
-    """A `system` field in wire form."""
+    """Return a `system` field in wire form."""
     if system is None or isinstance(system, str):
         return system or None
     return _blocks(system, "system") or None

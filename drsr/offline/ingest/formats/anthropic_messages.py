@@ -23,7 +23,7 @@ _TASK_KEYS = ("task_id", "instance_id", "task")
 
 
 def request_of(messages: list[Any], system: Any, tools: Any = None) -> Json:
-    """A request body. System messages in the list move to `system`, where this form has them."""
+    """Return a request body. System messages in the list move to `system`, where this form has them."""
     turns = Turns()
     systems = [read_system(system)]
     for index, message in enumerate(messages):

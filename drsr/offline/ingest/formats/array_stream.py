@@ -31,7 +31,7 @@ _BLANK = re.compile(r"[ \t\r\n]*")
 _CUT_TOKEN = 16
 """Characters from the end within which a mistake may only be the chunk's end: the longest token is `\\ud83d\\ude00`."""
 _CUT_NUMBER = ("", ".", *(f"{e}{sign}" for e in "eE" for sign in ("", "+", "-")))
-"""What may stand behind the part of a number that can be read already, where the chunk's end cuts it."""
+"""Characters that may follow the readable part of a number that the chunk's end cuts."""
 
 
 class _JsonText:
@@ -46,7 +46,7 @@ class _JsonText:
         self._before = 0
         """Characters that were taken and are not held any more."""
         self._start = 0
-        """Where the outermost value began."""
+        """Place where the outermost value began."""
         self._values = 0
         """Commas that were taken of it so far."""
         self._ended = False
@@ -194,7 +194,7 @@ class DocumentStream(_JsonText):
     """Return one value. Nothing may follow it."""
 
     def read(self) -> tuple[Any, int]:
-        """The value, and the characters that it took. Raises Unreadable where there is anything else."""
+        """Return the value, and the characters that it took. Raises Unreadable where there is anything else."""
         found = self._outermost()
         self._finish()
         return found

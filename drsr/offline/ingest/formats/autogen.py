@@ -63,7 +63,7 @@ def _add_events(chat: Chat, events: list[Json]) -> None:
     agents = {str(event.get("source")) for event in events if _is_agents(event)}
     if len(agents) > 1:
         names = ", ".join(sorted(agents)[:8])
-        detail = f"{len(agents)} agents speak ({names:.200}), each with a history of its own; "
+        detail = f"{len(agents)} agents speak ({names:.200}), each with its own history; "
         raise Unreadable("several_agents", detail + "export each agent's save_state() (`llm_context`) instead")
     thought: Any = None
     for event in events:
@@ -145,7 +145,7 @@ def _agent(messages: list[Json]) -> str:
     speakers = [identity(message.get("name")) for message in messages if message.get("role") in ("user", "assistant")]
     named = list(dict.fromkeys(name for name in speakers if name))
     if len(named) > 2:
-        detail = f"{len(named)} agents speak ({', '.join(named[:8])}), each with a history of its own; "
+        detail = f"{len(named)} agents speak ({', '.join(named[:8])}), each with its own history; "
         raise Unreadable("several_agents", f"{detail}export agent.chat_messages of one agent with its own roles")
     callers = [identity(message.get("name")) for message in messages if message.get("tool_calls")]
     found = next(filter(None, callers), None) or (named[1] if len(named) > 1 else None)

@@ -24,7 +24,7 @@ _LARGEST_EVENT = 1 << 20
 
 
 def gather(files: Iterable[SourceFile]) -> Iterator[SourceFile]:
-    """The same files in the same order, with every folder of event files as one file."""
+    """Yield the same files in the same order, with every folder of event files as one file."""
     for _, group in groupby(files, key=lambda file: _folder(file.relative)):
         members = iter(group)
         first = list(islice(members, 2))
@@ -40,7 +40,7 @@ def gather(files: Iterable[SourceFile]) -> Iterator[SourceFile]:
 
 
 def eval_archive(members: list[SourceFile]) -> tuple[SourceFile, ...] | None:
-    """The header and the samples of an Inspect `.eval` archive, or None for any other archive.
+    """Return the header and the samples of an Inspect `.eval` archive, or None for any other archive.
 
     Its other members (a journal, summaries, reductions) repeat what these hold and are left out.
     """

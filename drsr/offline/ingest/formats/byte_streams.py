@@ -22,7 +22,7 @@ def taken(stream: BinaryIO, limit: int, start: bytes = b"") -> bytes:
 
 
 def put_back(data: bytes, stream: BinaryIO, buffer: int = _PIECE) -> BinaryIO:
-    """A stream as it was before these bytes were read from it. `buffer`: how many bytes of it are held ready."""
+    """Return a stream as it was before these bytes were read from it. `buffer`: how many bytes of it are held ready."""
     return io.BufferedReader(_Joined(io.BytesIO(data), stream), buffer)
 
 

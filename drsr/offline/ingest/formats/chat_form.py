@@ -130,7 +130,7 @@ class Chat:
         return self._waiting(call_id) is not None
 
     def messages(self) -> list[Json]:
-        """The conversation in wire form."""
+        """Return the conversation in wire form."""
         made: list[Json] = []
         for turn in self._turns:
             if isinstance(turn, _Calling):
@@ -193,7 +193,7 @@ def _marked(message: Json, demo: bool) -> Json:
 
 
 def tool_call(name: str, arguments: Any, call_id: str | None = None) -> Json:
-    """A call in wire form; without an id the conversation gives it one."""
+    """Return a call in wire form; without an id the conversation gives it one."""
     if not isinstance(name, str):
         raise malformed("a tool call's name", "a string", name)
     if not name:
@@ -206,7 +206,7 @@ def tool_call(name: str, arguments: Any, call_id: str | None = None) -> Json:
 
 
 def read_call(raw: Any) -> Json:
-    """A call in any of the spellings in use: OpenAI's, one whose `function` is a name, or a flat one."""
+    """Return a call in any of the spellings in use: OpenAI's, one whose `function` is a name, or a flat one."""
     if not isinstance(raw, dict):
         raise malformed("a tool call", "an object", raw)
     function = raw.get("function")
@@ -224,7 +224,7 @@ def read_call(raw: Any) -> Json:
 
 
 def read_content(content: Any, role: str) -> Content:
-    """Content in wire form: text, or a list if there are several parts or a part is not text."""
+    """Return content in wire form: text, or a list if there are several parts or a part is not text."""
     if content is None or isinstance(content, str):
         return content
     if isinstance(content, dict):
@@ -238,7 +238,7 @@ def read_content(content: Any, role: str) -> Content:
 
 
 def text_of(content: Any) -> str:
-    """The text of any content, its parts joined by newlines; "" where there is none."""
+    """Return the text of any content, its parts joined by newlines; "" where there is none."""
     if isinstance(content, str):
         return content
     if isinstance(content, dict):

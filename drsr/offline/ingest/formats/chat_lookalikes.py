@@ -73,7 +73,7 @@ _WITHOUT_SOURCE = ("SystemMessage", "FunctionExecutionResultMessage")
 
 
 def are_autogen_messages(messages: list[Any]) -> bool:
-    """Return whether these are messages of AutoGen: of 0.4, or a chat history of 0.2 (AG2) that is no plain chat."""
+    """Return whether these are messages of AutoGen: of 0.4, or a chat history of 0.2 (AG2) that is not a plain chat."""
     if not messages:
         return False
     if is_autogen_message(messages[0]):

@@ -32,7 +32,7 @@ _OTHER_LINES = {
     "system": "subtype",
     "result": "session_id",
 }
-"""Types of lines that hold no message, each with a field that tells it from other formats' lines."""
+"""Types of lines that hold no message, each with a field that distinguishes it from other formats' lines."""
 
 
 def _recognises(value: Any) -> bool:
@@ -211,8 +211,8 @@ def _uuids(lines: list[Json]) -> dict[str, int]:
 
 
 def _preserved_lines(lines: list[Json], boundary: int) -> list[int]:
-    """The places of what the compaction at a line preserved, in order; nothing where it is no compaction. Its boundary
-    names each (`preservedMessages`) or, in older sessions, the first and the last (`preservedSegment`)."""
+    """Return the places of what the compaction at a line preserved, in order; nothing if it is not a compaction. Its
+    boundary names each (`preservedMessages`) or, in older sessions, the first and the last (`preservedSegment`)."""
     metadata = dig(lines[boundary], "compactMetadata") or dig(lines[boundary], "compact_metadata")
     places = _uuids(lines[:boundary])
     named = dig(metadata, "preservedMessages", "uuids") or dig(metadata, "preserved_messages", "uuids")
@@ -231,7 +231,7 @@ def _preserved_lines(lines: list[Json], boundary: int) -> list[int]:
 
 
 def in_order(lines: list[Json]) -> list[Json]:
-    """The same lines; any line before its parent is moved directly after it."""
+    """Return the same lines; any line before its parent is moved directly after it."""
     places = _uuids(lines)
     waiting: dict[int, list[int]] = {}
     ordered: list[Json] = []

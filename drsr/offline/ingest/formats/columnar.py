@@ -27,14 +27,15 @@ _MAGIC: tuple[tuple[bytes, Layout], ...] = (
 
 
 def layout_of(head: bytes) -> Layout | None:
-    """Return the layout of a file by its first bytes. Raises Unreadable for one that is no longer in use."""
+    """Return the layout of a file by its first bytes. Raise Unreadable for a layout that is no longer in use."""
     if head.startswith(b"FEA1"):
         raise Unreadable("binary", "a Feather file of version 1; write it again with version 2, or as Parquet")
     return next((layout for magic, layout in _MAGIC if head.startswith(magic)), None)
 
 
 def rows(stream: BinaryIO, layout: Layout, limits: Limits) -> Iterator[tuple[dict[str, Any], int]]:
-    """Every row as JSON has it, with about how many bytes it takes. Raises Unreadable where the file is damaged."""
+    """Yield every row as JSON has it, with about how many bytes it takes. Raises Unreadable where the file is
+    damaged."""
     source = _Watched(_seekable(stream, limits) if layout != "arrow_stream" else stream)
     with _damage(source):
         for batch in _parquet(source, limits) if layout == "parquet" else _arrow(source, layout, limits):

@@ -23,7 +23,7 @@ class Forgotten(NamedTuple):
     summary: Json | None
     """An event that replaces them."""
     offset: int
-    """Where in the remaining view the summary goes."""
+    """Place of the summary in the remaining view."""
 
     def takes(self, event: Json) -> bool:
         name = event.get("id")
@@ -36,11 +36,11 @@ class EventView(NamedTuple):
     preserved: list[Json]
     """The events that a condensation left, with the summary of the others: history, decided before it."""
     events: list[Json]
-    """What happened since."""
+    """Events since then."""
 
 
 def views(events: Iterable[Json], condensation: Callable[[Json], Forgotten | None]) -> Iterator[EventView]:
-    """The stretches of an event log. `condensation` tells what an event makes the agent forget, if anything."""
+    """Yield the stretches of an event log. `condensation` says what an event makes the agent forget, if anything."""
     view = EventView([], [])
     for event in events:
         forgotten = condensation(event)
@@ -58,7 +58,8 @@ def views(events: Iterable[Json], condensation: Callable[[Json], Forgotten | Non
 def stretch_run(
     place: str, request: Json, session: str | None, stretch: int, *, task: str | None, domain: str | None = "code"
 ) -> Run:
-    """The run that a stretch of a session is; `session` is an id that no other has, None where it is not recorded."""
+    """Return the run that a stretch of a session is; `session` is an id that no other has, None where it is not
+    recorded."""
     name = stretch_id(session, stretch)
     local_id = None if session else stretch_id("session" if stretch else None, stretch)
     named = Run(place, "openai", request, run_id=name, local_id=local_id, task=task, domain=domain)
@@ -66,12 +67,13 @@ def stretch_run(
 
 
 def stretch_id(session: str | None, stretch: int) -> str | None:
-    """The id of a session's stretch, counted from 0: the first has the session's own, which growth does not change."""
+    """Return the id of a session's stretch, counted from 0: the first has the session's own, which growth does not
+    change."""
     return session if session is None or stretch == 0 else f"{session}/{stretch + 1}"
 
 
 def with_an_answer(runs: list[Run]) -> list[Run]:
-    """The stretches in which something is decided; a session may end right after a replacement.
+    """Return the stretches in which something is decided; a session may end right after a replacement.
 
     Where no stretch has an answer all are handed on, so that the session is quarantined and not lost.
     """

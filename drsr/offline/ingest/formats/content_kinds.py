@@ -29,7 +29,7 @@ _TAR_MARK = 257
 
 
 def refuse_other_content(head: bytes) -> None:
-    """Raises Unreadable for bytes that are no text in UTF-8. `head` is a file's start, without its mark."""
+    """Raise Unreadable for bytes that are not text in UTF-8. `head` is a file's start, without its mark."""
     if b"\0" in head or not head.startswith((b"{", b"[")):
         _refuse_binary(head)
     line = head.partition(b"\n")[0]

@@ -21,7 +21,7 @@ def all_readers() -> tuple[Reader, ...]:
 
 
 def reader_named(name: str) -> Reader:
-    """The reader of that name. Raises InputError."""
+    """Return the reader of that name. Raises InputError."""
     found = next((reader for reader in all_readers() if reader.name == name), None)
     if found is None:
         known = ", ".join(dict.fromkeys(reader.name for reader in all_readers()))

@@ -19,7 +19,7 @@ ROLES = ("user", "model", "function", "tool")
 
 
 def field(value: Any, name: str) -> Any:
-    """A field in either spelling; `name` is the one with capitals."""
+    """Return a field in either spelling; `name` is the one with capitals."""
     snake = "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in name)
     found = dig(value, name)
     return dig(value, snake) if found is None else found
@@ -119,7 +119,7 @@ class _Contents:
 
 
 def told(response: Any) -> Any:
-    """A result as text: the one field that wraps a plain string is taken off, anything else is JSON."""
+    """Return a result as text: the one field that wraps a plain string is taken off, anything else is JSON."""
     if isinstance(response, dict) and len(response) == 1:
         (value,) = response.values()
         return value if isinstance(value, str) else response

@@ -17,7 +17,8 @@ _PIECE = 1 << 20
 
 
 def whole_number(digits: str) -> int | float:
-    """An integer, or the nearest float where it does not fit 64 bits: what orjson does, so that both paths agree."""
+    """Return an integer, or the nearest float where it does not fit 64 bits: what orjson does, so that both paths
+    agree."""
     return value if -_LARGEST <= (value := int(digits)) < 2 * _LARGEST else float(value)
 
 
@@ -26,7 +27,7 @@ DECODER = json.JSONDecoder(parse_constant=str, parse_int=whole_number)
 
 
 def loads(data: bytes) -> Any:
-    """The value that the bytes spell. Raises Unreadable with the place of the mistake."""
+    """Return the value that the bytes spell. Raises Unreadable with the place of the mistake."""
     refuse_too_many(data)
     try:
         return orjson.loads(data)
@@ -41,7 +42,7 @@ def refuse_too_many(data: bytes) -> None:
 
 
 def too_many_values() -> Unreadable:
-    """The complaint about a document that would take too much memory."""
+    """Return the complaint about a document that would take too much memory."""
     what = f"one JSON document of more than {MOST_VALUES:,} values; write one run per line"
     return Unreadable("too_many_values", what)
 
@@ -106,6 +107,6 @@ def _loads_patiently(data: bytes, first: orjson.JSONDecodeError) -> Any:
 
 
 def not_utf8(data: bytes, error: UnicodeDecodeError) -> Unreadable:
-    """The complaint about bytes that are not UTF-8."""
+    """Return the complaint about bytes that are not UTF-8."""
     shown = f"byte 0x{data[error.start]:02x} at offset {error.start}"
     return Unreadable("encoding", f"not UTF-8 ({shown}); convert it first, for instance with iconv -f latin1 -t utf-8")

@@ -27,7 +27,7 @@ _ROLES = {
 
 
 def chat_message(value: Any) -> Json | None:
-    """A LangChain message as a chat message; None for anything else."""
+    """Return a LangChain message as a chat message; None for anything else."""
     role, fields = _role_and_fields(value)
     if role is None or "content" not in fields:
         return None

@@ -20,7 +20,7 @@ from drsr.offline.ingest.trajectories import Json
 
 
 def exchange(sent: Any, received: Any, *, tools: Any = None, conversation: str | None = None) -> Exchange | None:
-    """One model call; None if it sent nothing readable."""
+    """Return one model call; None if it sent nothing readable."""
     sent, received = spelled_out(sent), spelled_out(received)
     messages = messages_of(sent, "user")
     if not messages:
@@ -30,7 +30,7 @@ def exchange(sent: Any, received: Any, *, tools: Any = None, conversation: str |
 
 
 def spelled_out(value: Any) -> Any:
-    """The object or list that a string spells, where it does."""
+    """Return the object or list that a string spells, where it does."""
     if not isinstance(value, str) or not value.lstrip().startswith(("{", "[")):
         return value
     try:
@@ -40,7 +40,7 @@ def spelled_out(value: Any) -> Any:
 
 
 def messages_of(value: Any, speaker: str) -> list[Json]:
-    """The chat messages of a body, a list or a text. `speaker` is whose text it is where nothing says so."""
+    """Return the chat messages of a body, a list or a text. `speaker` is whose text it is where nothing says so."""
     if isinstance(value, str):
         return [{"role": speaker, "content": value}] if value.strip() else []
     if isinstance(value, list):

@@ -1,4 +1,4 @@
-"""A format described in a TOML file, for JSON that holds a run per object under keys of its own.
+"""A format described in a TOML file, for JSON that holds one run per object under other keys.
 
     messages = "trace.turns"      # keys, joined by dots; ["a.b", "turns"] where a key has a dot in it
     task = "ticket.number"        # and id, reward, domain, system, tools: each may be left out
@@ -92,7 +92,7 @@ class FieldMapping:
 
 
 def load_mapping(path: str | Path) -> Reader:
-    """The reader that a file describes. SettingsError names what is wrong with it, before anything is read."""
+    """Return the reader that a file describes. SettingsError names what is wrong with it, before anything is read."""
     where = str(path)
     try:
         document = tomllib.loads(Path(path).read_text(encoding="utf-8"))
@@ -108,7 +108,7 @@ def load_mapping(path: str | Path) -> Reader:
     for word, role in tables["roles"].items():
         if not isinstance(role, str) or role not in ROLES:
             hint = f"one of {', '.join(sorted(ROLES))}"
-            raise SettingsError(f"roles.{word} = {role!r} is no role", where=where, hint=hint)
+            raise SettingsError(f"roles.{word} = {role!r} is not a role", where=where, hint=hint)
     own = {name: _path(value, f"message.{name}", where) for name, value in tables["message"].items()}
     mapping = FieldMapping(
         paths.pop("messages"),
@@ -122,7 +122,7 @@ def load_mapping(path: str | Path) -> Reader:
 
 
 def shown(path: Keys) -> str:
-    """A path as people write it."""
+    """Return a path as people write it."""
     return ".".join(path)
 
 
@@ -144,5 +144,5 @@ def _refuse_unknown(found: dict[str, Any], known: tuple[str, ...], table: str, w
     for name in found:
         if name not in known:
             raise SettingsError(
-                f"{table}{name} is no field of a mapping", where=where, hint=f"one of {', '.join(known)}"
+                f"{table}{name} is not a field of a mapping", where=where, hint=f"one of {', '.join(known)}"
             )

@@ -1,4 +1,4 @@
-"""Logs of single model calls, put together to runs.
+"""Logs of single model calls, put together into runs.
 
 Each call repeats the history so far, so the call that sent the longest history holds the run, and its answer is the
 last thing said. Calls of one group (a trace, a conversation) that begin differently (sub-agents) are runs of their own.
@@ -35,7 +35,7 @@ class Exchange(NamedTuple):
 
     @property
     def opening(self) -> bytes:
-        """A digest of how the conversation begins: what tells it from another one in the same group."""
+        """Return a digest of how the conversation begins, which distinguishes it from others in the same group."""
         first = next((message for message in self.sent if message.get("role") == "user"), {})
         text = "\0".join([text_of(self.sent[0].get("content")), text_of(first.get("content"))])
         return hashlib.sha256(text.encode(errors="replace")).digest()
@@ -67,7 +67,7 @@ class _Stretch:
     answered: bytes
     """The same with the answer; empty where none was recorded."""
     origin: tuple[int, str] = field(init=False)
-    """How many messages its earliest known call sent, and the group of that."""
+    """Number of messages that its earliest known call sent, and the group of that call."""
 
     def __post_init__(self) -> None:
         self.origin = (len(self.said), self.group)
@@ -107,7 +107,7 @@ class ModelCalls:
         self._hold(new)
 
     def runs(self) -> Iterator[Found]:
-        """The runs that the calls make, in the order of their first calls."""
+        """Yield the runs that the calls make, in the order of their first calls."""
         numbers: dict[str, int] = {}
         for stretches in filter(None, self._conversations.values()):
             ordered = sorted(stretches, key=lambda stretch: (stretch.start, stretch.said))

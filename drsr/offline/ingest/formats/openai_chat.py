@@ -68,7 +68,7 @@ def add_message(chat: Chat, message: Json) -> None:
 
 
 def reasoning_of(message: Json) -> str | None:
-    """The reasoning beside an assistant's content, in the spellings in use."""
+    """Return the reasoning beside an assistant's content, in the spellings in use."""
     if _REASONING.isdisjoint(message):
         return None
     for key in ("reasoning_content", "reasoning"):
@@ -82,7 +82,7 @@ def reasoning_of(message: Json) -> str | None:
 
 
 def conversation(messages: list[Any]) -> list[Json]:
-    """A list of messages in wire form."""
+    """Return a list of messages in wire form."""
     for index, message in enumerate(messages):
         if type(message) is not dict:
             raise malformed(f"message {index}", "an object", message)
@@ -158,7 +158,7 @@ def _read(value: Any, record: Record, file: SourceFile) -> Run:
 
 
 def first_identity(fields: Json, keys: tuple[str, ...]) -> str | None:
-    """The first of these keys that holds an id."""
+    """Return the first of these keys that holds an id."""
     return next((found for key in keys if key in fields and (found := identity(fields[key]))), None)
 
 

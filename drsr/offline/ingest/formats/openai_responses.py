@@ -110,7 +110,7 @@ def _instruct(chat: Chat, instructions: Any) -> None:
 
 
 def _declared(tool: Json) -> Json:
-    """A definition in the chat form, which has the function's fields in an object of their own."""
+    """Return a definition in the chat form, which has the function's fields in a nested object."""
     if tool.get("type") != "function" or isinstance(tool.get("function"), dict):
         return tool
     return {"type": "function", "function": {key: value for key, value in tool.items() if key != "type"}}

@@ -94,7 +94,7 @@ class _Conversation:
         self._tools: list[Any] = []
 
     def request(self, instruction: str | None) -> Json:
-        """The request; the instruction is the task where no user message records it."""
+        """Return the request; the instruction is the task where no user message records it."""
         messages = self._chat.messages()
         if instruction and not any(message["role"] == "user" for message in messages):
             messages.insert(sum(message["role"] == "system" for message in messages[:1]), _user(instruction))

@@ -46,7 +46,7 @@ def nested(flat: Json) -> Json:
 
 
 def exchange(attributes: Json, events: list[Json]) -> Exchange:
-    """The messages of a span; nothing sent where it records none."""
+    """Return the messages of a span; nothing sent where it records none."""
     sent, received = _open_inference(attributes)
     if not sent:
         sent, received = _gen_ai(attributes)
@@ -116,7 +116,7 @@ def _gen_ai(attributes: Json) -> tuple[list[Json], list[Json]]:
 
 
 def _parted(item: Any) -> list[Json]:
-    """A message made of parts as chat messages: results become messages of their own, before what else it says."""
+    """Return a message made of parts as chat messages: results become separate messages, before its other parts."""
     if not isinstance(item, dict):
         return []
     if not isinstance(item.get("parts"), list):

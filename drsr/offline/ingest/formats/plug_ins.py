@@ -49,7 +49,7 @@ class _Guarded:
 
 @cache
 def plug_ins() -> tuple[Reader, ...]:
-    """Every reader of an installed package, by name, including broken ones."""
+    """Return every reader of an installed package, by name, including broken ones."""
     return tuple(_loaded(entry) for entry in plug_in_entries())
 
 

@@ -30,7 +30,7 @@ class Run:
     run_id: str | None = None
     """An id that no other run anywhere has (a UUID that the framework drew), where recorded."""
     local_id: str | None = None
-    """An id that tells it from the other runs of its file, where recorded: `12/3` for task 12, trial 3."""
+    """An id that distinguishes it from the other runs of its file, if recorded: `12/3` for task 12, trial 3."""
     task: str | None = None
     domain: str | None = None
     reward: float | None = None
@@ -39,7 +39,7 @@ class Run:
 
 
 Found = Run | Quarantined
-"""What a reader hands out."""
+"""A run, or the reason why there is none, as a reader hands it out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class Reader:
     read: Callable[[Iterator[Record], SourceFile], Iterator[Found]]
     """The runs in a stream of records. May raise Unreadable."""
     grouping: Literal["each", "session", "stream"] = "each"
-    """`each`: every record stands alone. `session`: the records of a file belong together and must fit in memory.
+    """`each`: every record is independent. `session`: the records of a file belong together and must fit in memory.
     `stream`: they belong together, and the reader itself keeps only what it needs."""
     resembles_chat: bool = False
     """Whether a run without the marks of this format is a plain chat, so that one file may hold both."""
@@ -85,7 +85,7 @@ PLAIN_CHAT = "openai_chat"
 def each(
     read_one: Callable[[Json, Record, SourceFile], Run],
 ) -> Callable[[Iterator[Record], SourceFile], Iterator[Found]]:
-    """A `read` for formats in which one record is one run."""
+    """Return a `read` for formats in which one record is one run."""
 
     def read(records: Iterator[Record], file: SourceFile) -> Iterator[Found]:
         for record in records:
@@ -114,7 +114,7 @@ class Pieces(NamedTuple):
 
 
 def whole_or_in_pieces(found: Format, pieces: Pieces) -> tuple[Reader, Reader]:
-    """The readers of a format whose run is one record, or the list of its pieces."""
+    """Return the readers of a format whose run is one record, or the list of its pieces."""
 
     def read(records: Iterator[Record], file: SourceFile) -> Iterator[Found]:
         values = [record.value for record in records]
@@ -130,21 +130,21 @@ def whole_or_in_pieces(found: Format, pieces: Pieces) -> tuple[Reader, Reader]:
 
 
 def as_dict(value: Any, what: str) -> Json:
-    """The value if it is an object. Raises Unreadable: the format is known, this instance of it is malformed."""
+    """Return the value if it is an object. Raises Unreadable: the format is known, this instance of it is malformed."""
     if not isinstance(value, dict):
         raise malformed(what, "an object", value)
     return value
 
 
 def as_list(value: Any, what: str) -> list[Any]:
-    """The value if it is a list. Raises Unreadable."""
+    """Return the value if it is a list. Raises Unreadable."""
     if not isinstance(value, list):
         raise malformed(what, "a list", value)
     return value
 
 
 def malformed(what: str, expected: str, found: Any) -> Unreadable:
-    """The complaint about a value of the wrong kind."""
+    """Return the complaint about a value of the wrong kind."""
     return Unreadable("malformed", f"{what} should be {expected} and is {_kind(found)}")
 
 
@@ -158,22 +158,22 @@ def dig(value: Any, *path: str) -> Any:
 
 
 def identity(value: Any) -> str | None:
-    """A string or whole number as an id; None for anything else and for the empty string."""
+    """Return a string or whole number as an id; None for anything else and for the empty string."""
     if isinstance(value, bool) or not isinstance(value, str | int):
         return None
     return str(value) or None
 
 
 def stem(record: Record, file: SourceFile) -> str | None:
-    """The file's name without its endings, where the file holds this record and no other: frameworks that write one
-    run per file name it after the task. Only for formats whose content may lack the task's id."""
+    """Return the file's name without its endings, where the file holds this record and no other: frameworks that write
+    one run per file name it after the task. Only for formats whose content may lack the task's id."""
     if record.place != file.location:
         return None
     return _ENDINGS.sub("", file.path_in_source.rpartition("/")[2]) or None
 
 
 def score(value: Any) -> float | None:
-    """A recorded reward: a number, or a verdict as 0 or 1; None for anything else."""
+    """Return a recorded reward: a number, or a verdict as 0 or 1; None for anything else."""
     return float(value) if isinstance(value, bool | int | float) else None
 
 

@@ -36,7 +36,7 @@ _LONGEST_ID = 400
 def read(
     file: SourceFile, *, reader: Reader | None = None, limits: Limits | None = None
 ) -> Iterator[Trajectory | Quarantined]:
-    """Every run in a file. `reader` reads it as that format and no other.
+    """Yield every run in a file. `reader` reads it as that format and no other.
 
     Content never raises: what cannot be read is handed out as Quarantined. Failures of storage raise DrsrError.
     """
@@ -140,7 +140,7 @@ def _runs(
     foreign = next((other for other in others if chosen and not chosen.mixes_with(other)), None)
     rest = chain(taken, stream)
     if chosen and foreign:
-        detail = f"records of {chosen.name} and of {foreign.name}; keep each format in files of its own, or say which "
+        detail = f"records of {chosen.name} and of {foreign.name}; keep each format in separate files, or say which "
         yield Quarantined(file.location, "two_formats", f"{detail}to read with --format")
         yield from (item for item in taken if isinstance(item, Quarantined))
     elif first and _is_bare(*first):
@@ -184,7 +184,7 @@ def _unmixed(
         if chosen is not None and isinstance(item, Record) and not chosen.recognises(item.value):
             known = _recognised(item.value, readers)
             if len(known) == 1 and not chosen.mixes_with(known[0]):
-                detail = f"a record of {known[0].name} in a file of {chosen.name}; keep each format in files of its own"
+                detail = f"a record of {known[0].name} in a file of {chosen.name}; keep each format in separate files"
                 yield Quarantined(item.place, "two_formats", detail)
                 continue
         yield item
@@ -322,7 +322,7 @@ def _structured(request: Json) -> Iterator[Any]:
 
 
 def _clean(name: str) -> str:
-    """An id that every database can hold: no control characters, no half surrogates, not endless."""
+    """Return an id that every database can hold: without control characters or half surrogates, and not endless."""
     if name.isprintable() and len(name) <= _LONGEST_ID:
         return name
     printable = "".join(c if c.isprintable() else f"%{ord(c):02x}" for c in name)

@@ -52,7 +52,8 @@ class NotOneDocument(Exception):
 def records(
     stream: BinaryIO, location: str, limits: Limits, size: int | None = None, *, is_document: bool = True
 ) -> Iterator[Record | Quarantined]:
-    """Every JSON value of a file in order, and a Quarantined for what is no JSON. Raises Unreadable for the whole.
+    """Yield every JSON value of a file in order, and a Quarantined for what is not JSON. Raise Unreadable for the
+    whole.
 
     `is_document`: a large file that may be one document is read as one, which takes half the memory. NotOneDocument,
     before anything is handed out, if it is not. `size` is that of the file in bytes, where it is known.
@@ -104,7 +105,7 @@ def _rows(stream: BinaryIO, layout: Layout, location: str, limits: Limits) -> It
 
 
 def document(stream: BinaryIO, limits: Limits) -> Any:
-    """The one JSON value that a file holds. Raises Unreadable."""
+    """Return the one JSON value that a file holds. Raises Unreadable."""
     _opening(stream)
     data = taken(stream, limits.document + 1)
     if len(data) > limits.document:
@@ -152,7 +153,7 @@ def _objects(stream: BinaryIO, location: str, limits: Limits) -> Iterator[Record
 
 
 def _over_lines(first: _Line, stream: BinaryIO, location: str, limits: Limits) -> Iterator[Record | Quarantined]:
-    """A file whose first line is no JSON. As a rule it is one document over several lines: that is tried first."""
+    """Read a file whose first line is not JSON. It is usually one document over several lines: that is tried first."""
     follows = cast(io.BufferedReader, stream).peek(1)[:1]
     if first.data is None or follows in (b"{", b"["):  # lines, as it seems
         yield from _broken_start(first, stream, location, limits)

@@ -1,4 +1,4 @@
-"""Items of OpenAI's Responses form, put together to chat messages.
+"""Items of OpenAI's Responses form, put together into chat messages.
 
 A model's turn is logged as several items: reasoning, a message, calls. They belong together until an output or another
 speaker follows. Calls that the server answers itself (web search, image generation) have no call id and no recorded

@@ -20,7 +20,7 @@ from drsr.offline.store.source_files import SourceFile
 
 _MESSAGE = frozenset({"role", "content"})
 _MARKS = ("agent", "message_type")
-"""Who spoke, and as what: only SWE-agent writes these, one of them into every history."""
+"""Speaker and kind of a message: only SWE-agent writes these, one of them into every history."""
 _STEP = frozenset({"action", "observation", "response", "state", "thought"})
 """A step of SWE-agent. `state` is that of its environment; other frameworks' steps, whose observation may be the one
 before the action, have none."""

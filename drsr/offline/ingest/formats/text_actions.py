@@ -68,7 +68,8 @@ STYLES = (
 
 
 def style_of(messages: Sequence[Json]) -> Style | None:
-    """The style in which the assistant of a conversation acts, or None. One action with its reply is the evidence."""
+    """Return the style in which the assistant of a conversation acts, or None. One action with its reply is the
+    evidence."""
     for style in STYLES:
         for message, reply in zip(messages, messages[1:], strict=False):
             if message.get("role") == "assistant" and reply.get("role") in ("user", "tool"):

@@ -1,4 +1,4 @@
-"""Formats that are known but not read, and what to export in their place: an advice that a list of keys is not."""
+"""Formats that are known but not read, and what to export in their place, which a list of keys would not say."""
 
 from __future__ import annotations
 
@@ -49,9 +49,9 @@ _KNOWN: tuple[tuple[tuple[str, ...], str], ...] = (
         ("thread_id", "assistant_id", "object"),
         "an object of OpenAI's Assistants API, whose threads keep no calls; " + _CHAT,
     ),
-    (("chosen", "rejected"), "pairs of preferred answers are no recorded runs; " + _CHAT),
-    (("prompt", "completion"), "single prompts with their completions are no runs with a history; " + _CHAT),
-    (("instruction", "output"), "single instructions with their outputs are no runs with a history; " + _CHAT),
+    (("chosen", "rejected"), "pairs of preferred answers are not recorded runs; " + _CHAT),
+    (("prompt", "completion"), "single prompts with their completions are not runs with a history; " + _CHAT),
+    (("instruction", "output"), "single instructions with their outputs are not runs with a history; " + _CHAT),
     (("type", "data.content"), "a LangChain message; convert_to_openai_messages gives chat messages: " + _CHAT),
     (
         ("lc", "kwargs"),

@@ -25,8 +25,8 @@ class NoiseFloor(NamedTuple):
     """The effect of rounding on a harm, in nats per token."""
 
     reference: str
-    """What was compared with: `float32`, the same language model in that precision; or `direct`, in float32 itself,
-    one NLL of each context on its own, which costs nothing because the method is verified so anyway."""
+    """Reference of the comparison: `float32`, the same language model in that precision; or `direct`, in float32
+    itself, one NLL of each context on its own, which costs nothing because the method is verified so anyway."""
     states: int
     compared: int
     """Harms that were compared."""
@@ -87,7 +87,7 @@ def agreement_of_ways(scorer: TargetNll) -> NoiseFloor | None:
 
 
 def refuse_noisy(floor: NoiseFloor, tolerance: float, dtype: str) -> None:
-    """SettingsError where rounding is too large a part of what the labels are judged by."""
+    """Raise SettingsError if rounding is too large a part of what the labels are judged by."""
     better = EXACT if dtype == MIXED else f"{MIXED}, or {EXACT}"
     if not floor.p90 <= LARGEST_SHARE * tolerance:
         raise SettingsError(

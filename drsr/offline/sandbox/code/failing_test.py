@@ -18,7 +18,7 @@ class Formula(NamedTuple):
     function: str
     constant: str
     body: str
-    """What it returns, as code, with the constant's name as {c}."""
+    """Its return value as code, with the constant's name as {c}."""
     result: Callable[[int, int], int]
     """The same arithmetic: amount and constant to result."""
 

@@ -52,7 +52,7 @@ def form(action: str, *fields: str) -> str:
 
 
 def accepts(label: str, prefix: str, **fields: Sequence[str]) -> Json:
-    """A form's rules: its fields are required, and a field with a list takes only what is in the list."""
+    """Return a form's rules: its fields are required, and a field with a list takes only what is in the list."""
     return {"label": label, "prefix": prefix, "fields": {name: list(ok) for name, ok in fields.items()}}
 
 

@@ -20,7 +20,7 @@ PROGRAMS = frozenset({"cat", "cksum", "cp", "cut", "diff", "grep", "head", "ls",
 
 TIMEOUT_SECONDS = 60.0
 SHOWN_ROOT = "/workspace"
-"""What the temporary folder is called in everything the agent sees."""
+"""Name of the temporary folder in everything the agent sees."""
 
 _PYTEST = ("-m", "pytest", "--tb=short", "--no-header", "-p", "no:cacheprovider", "-c", os.devnull, "--rootdir=.")
 _CARETS = re.compile(r"^\s*[~^]+\s*$")

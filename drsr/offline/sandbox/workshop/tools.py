@@ -8,7 +8,7 @@ Json = dict[str, Any]
 
 
 def tool_schemas(names: tuple[str, ...]) -> list[Json]:
-    """The `tools` field of an OpenAI chat request, in the order of `names`."""
+    """Return the `tools` field of an OpenAI chat request, in the order of `names`."""
     return [_SCHEMAS[name] for name in names]
 
 

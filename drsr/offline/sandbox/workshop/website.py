@@ -190,6 +190,6 @@ class _SiteHandler(BaseHTTPRequestHandler):
 
 
 def confirmation_number(prefix: str, fields: dict[str, str]) -> str:
-    """The number a site gives to a submitted form: the same fields always get the same number."""
+    """Return the number a site gives to a submitted form: the same fields always get the same number."""
     digest = hashlib.sha256(json.dumps(fields, sort_keys=True).encode("utf-8")).hexdigest()
     return f"{prefix}{int(digest[:8], 16) % 900 + 100}"

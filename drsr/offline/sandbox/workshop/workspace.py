@@ -15,7 +15,7 @@ from drsr.offline.sandbox.workshop.shell import run_command
 SITE = "site"
 """The folder that the web tools serve."""
 LOG = "log.txt"
-"""What the tool `log` writes to."""
+"""File that the tool `log` writes to."""
 DATABASE = "data.db"
 """The database of a task that has one."""
 
@@ -29,7 +29,7 @@ class Workspace:
         self._port: int | None = None
 
     def call(self, tool: str, arguments: dict[str, Any]) -> str:
-        """The output of one tool call."""
+        """Return the output of one tool call."""
         match tool:
             case "list":
                 return self._list(arguments["path"])
@@ -120,7 +120,7 @@ class Workspace:
 
 @contextmanager
 def open_workspace() -> Iterator[Workspace]:
-    """A fresh folder with its tools; folder and server are gone when the block ends."""
+    """Open a fresh folder with its tools; folder and server are gone when the block ends."""
     with tempfile.TemporaryDirectory(prefix="drsr-sandbox-") as folder, ExitStack() as stack:
         yield Workspace(Path(folder), stack)
 
@@ -136,6 +136,6 @@ def write_database(root: Path, tables: Mapping[str, Sequence[tuple[object, ...]]
 
 
 def read_database(root: Path, query: str) -> list[tuple[object, ...]]:
-    """The rows that a query finds in a task's database."""
+    """Return the rows that a query finds in a task's database."""
     with closing(sqlite3.connect(root / DATABASE)) as database:
         return database.execute(query).fetchall()

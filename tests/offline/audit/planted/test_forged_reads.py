@@ -78,12 +78,12 @@ def test_a_look_at_test_deleted(looked: Pipeline) -> None:
 )
 def test_a_look_at_test_changed(looked: Pipeline, change: str) -> None:
     by_hand(looked, f"UPDATE split_read SET {change} WHERE id = ?", look_of(looked))
-    assert "otherwise than in the catalog: it was changed past the journal" in said(looked)
+    assert "differently than in the catalog: it was changed past the journal" in said(looked)
 
 
 def test_a_read_to_train_changed_after_publishing(release: PublishedPipeline) -> None:
     by_hand(release.pipeline, "UPDATE split_read SET states = states - 1 WHERE purpose = 'train'")
-    assert "otherwise than in the catalog: it was changed past the journal" in said(release.pipeline)
+    assert "differently than in the catalog: it was changed past the journal" in said(release.pipeline)
 
 
 def test_a_read_added(release: PublishedPipeline) -> None:
@@ -117,7 +117,7 @@ def test_a_look_at_test_said_to_be_of_before(looked: Pipeline, monkeypatch: pyte
     """As at an upgrade, so that its own moment would count and not the order of the events."""
     monkeypatch.setattr(reads, "note_reads", partial(reads.note_reads, from_before=True))
     get_training_frame(looked.catalog, looked.artifacts, split="test", purpose="evaluate")
-    assert " says that it tells of what was before, as the first reads alone can" in said(looked)
+    assert " says that it records what came before, which only the first reads can" in said(looked)
 
 
 def test_a_look_at_test_moved_by_a_day(looked: Pipeline) -> None:

@@ -86,7 +86,7 @@ def test_anchors() -> None:
     data = f"{head} 2026-11-18T08:00:00+01:00\n{head}\n".encode()
     assert read_anchor(data) == [Anchored(head, at), Anchored(head, None)]
     for line in (b"hello", f"{head} yesterday".encode(), b"x " + b"a" * 64, b"3 " + b"a" * 63):
-        with pytest.raises(InputError, match="line 1 is no head of a journal"):
+        with pytest.raises(InputError, match="line 1 is not a head of a journal"):
             read_anchor(line)
 
 

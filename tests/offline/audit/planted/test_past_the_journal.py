@@ -60,7 +60,7 @@ def said(pipeline: Pipeline) -> str:
 def test_an_honest_pipeline(pipeline: Pipeline, anchored: bytes) -> None:
     verdict = judged(pipeline, anchored)
     assert verdict.passed
-    assert "events replayed, the tables hold what they tell; head " in verdict.detail
+    assert "events replayed, the tables hold what they record; head " in verdict.detail
     assert "NOT COVERED" not in verdict.detail
     assert "NOT ANCHORED" in judged(pipeline).detail
 
@@ -87,7 +87,7 @@ def test_a_measurement_dropped(pipeline: Pipeline, bad: tuple[int, str, int]) ->
 
 def test_a_harm_lowered(pipeline: Pipeline, bad: tuple[int, str, int]) -> None:
     by_hand(pipeline, "UPDATE label SET deleted_nll = deleted_nll - 1, harm = harm - 1 WHERE state_id = ?", bad[0])
-    assert "otherwise than in the catalog: it was changed past the journal" in said(pipeline)
+    assert "differently than in the catalog: it was changed past the journal" in said(pipeline)
 
 
 def test_a_set_excluded(pipeline: Pipeline, bad: tuple[int, str, int]) -> None:

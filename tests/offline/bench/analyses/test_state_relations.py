@@ -187,7 +187,7 @@ def test_what_cannot_be_compared_is_said() -> None:
     train, test = frames(by_relation, common=0.0)
     with pytest.raises(FrameError, match="no projected directions"):
         state_relations(train, test, COLUMNS[: STATE.start], 0.02, QUICK)
-    with pytest.raises(FrameError, match="one task only"):
+    with pytest.raises(FrameError, match="only one task"):
         state_relations(train, replace(test, group_ids=("t",) * len(test.group_ids)), COLUMNS, 0.02, QUICK)
 
 

@@ -170,7 +170,7 @@ def test_tasks_that_were_learned_from_are_refused(drsr: Drsr, manifest: str, tmp
         (("--tasks", "two.json", "--agent", "http://127.0.0.1:1/v1", "--agent-model", "m"), "with your rights"),
         (("--tasks", "two.json", "--step-limit", "0"), "--step-limit must be at least 1"),
         (("--tasks", "two.json", "--limit", "0"), "--limit must be at least 1"),
-        (("--tasks", "two.json", "--replay"), "an evaluation of its own"),
+        (("--tasks", "two.json", "--replay"), "a separate evaluation"),
         (("--tasks", "two.json", "--ablations"), "ablations are trained from labels, and there is no catalog here"),
     ],
 )

@@ -105,7 +105,7 @@ def test_a_list_is_not_called_eval40_that_is_none(tmp_path: Path) -> None:
         ({"tasks": "code/crash/640-000"}, "`tasks` is not a list"),
         ({"tasks": [{"id": "a"}]}, "task 0 is"),
         ({"tasks": [{"id": " ", "domain": "code"}]}, "task 0 is"),
-        ({"counts": {"code": 2}, "tasks": [GOOD["tasks"][0]] * 2}, "'code/crash/640-000' stands in it more than once"),
+        ({"counts": {"code": 2}, "tasks": [GOOD["tasks"][0]] * 2}, "'code/crash/640-000' is in it more than once"),
         ({"name": "full260"}, "is called full260, whose suite is workbuddybench"),
     ],
 )

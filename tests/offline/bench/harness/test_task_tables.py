@@ -86,7 +86,7 @@ def test_what_not_all_methods_have_is_left_out_and_named() -> None:
     results = task_tables(ABOUT, summarise(given, FEW), drawn=False)[0]
     assert [row[1:3] for row in results.rows] == [("Baseline", 3), ("Short", 3)]
     assert "2 runs that not all of them have are left out." in results.says
-    assert "Left out, as they have too few runs: Few." in results.says
+    assert "Left out because they have too few runs: Few." in results.says
     section = task_section(TaskResults(ABOUT, given, [], {}), FEW)
     assert section.left_out["Few"].startswith("it was run on 1 of the 3 that the others share")
 

@@ -91,7 +91,7 @@ def test_a_person_sees_what_was_understood(drsr: Drsr, tmp_path: Path) -> None:
     brief = drsr("ingest", "runs").out.splitlines()
     assert brief[1].startswith('  read as openai_chat: task doors/3: open_door {"door": 3} -> open open')
     assert brief[1].endswith("…")
-    assert brief[2:] == ["  1 run without a task: each is a group of its own (docs/guides/name-your-tasks.md)"]
+    assert brief[2:] == ["  1 run without a task: each is a separate group (docs/guides/name-your-tasks.md)"]
     (tmp_path / "more").mkdir()
     (tmp_path / "runs").rename(tmp_path / "more" / "runs")
     shown = drsr("ingest", "more", "--show", "1").out.splitlines()
@@ -117,7 +117,7 @@ def test_a_session_is_no_task(drsr: Drsr, tmp_path: Path) -> None:
     write_text(tmp_path / "runs" / "second.jsonl", session("77aa", 2))
     write_json(tmp_path / "runs" / "third.json", {**chat(1), "task": "doors/3"})
     told = drsr("ingest", "runs").out
-    assert "\n  2 runs without a task (2 with only a session's id): each is a group of its own" in told
+    assert "\n  2 runs without a task (2 with only a session's id): each is a separate group" in told
     table = tmp_path / "corpora" / "mine" / "tasks.csv"
     write_text(table, "source,read_as,task,group,split\nother,3d1c,desk/1,desk/1,\n")
     counts = drsr("ingest", "runs", "--source", "other", "--tasks", "mine", "--json").json

@@ -140,4 +140,4 @@ def test_kinds_of_scorer_by_nested_folds(filled: Drsr) -> None:
     assert "chosen in each fold" in shown.out
     found = filled("train", "--cross-fitted", "--choose-kind", "linear", "--json").json
     assert [row["name"] for row in found["kinds"]] == ["linear", "chosen in each fold"]
-    assert "'oracle' is no kind of scorer" in filled("train", "--choose-kind", "oracle").err
+    assert "'oracle' is not a kind of scorer" in filled("train", "--choose-kind", "oracle").err

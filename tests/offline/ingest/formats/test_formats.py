@@ -150,7 +150,9 @@ def test_a_file_of_two_formats_record_by_record_is_quarantined_with_both_names(f
     for data in (as_lines([*one.records, *other.records]), as_json([*one.records, *other.records])):
         problem = only_problem(read_bytes(data))
         assert (problem.location, problem.reason) == ("mem/source/runs.json", "two_formats")
-        assert problem.detail.startswith(f"records of {one.reader} and of {other.reader}; keep each format in files")
+        assert problem.detail.startswith(
+            f"records of {one.reader} and of {other.reader}; keep each format in separate files"
+        )
     demanded = list(read(memory_file(as_lines([*one.records, *other.records])), reader=reader_named(one.reader)))
     assert any(isinstance(item, Trajectory) and item.reader.startswith(f"{one.reader}/") for item in demanded)
 
