@@ -28,6 +28,7 @@ from drsr.offline.catalog.engine import Catalog, sqlite_path
 from drsr.offline.catalog.statements import storable
 from drsr.offline.ingest import formats as sources
 from drsr.offline.ingest import records
+from drsr.offline.ingest.archives import PACKED_FILES
 from drsr.offline.ingest.corpus.choice import RunFacts
 from drsr.offline.ingest.corpus.task_names import TaskNames
 from drsr.offline.ingest.feeds.neighbours import Neighbour, Neighbours, sketch_of
@@ -253,7 +254,7 @@ def _reader_of(reader: str | ReaderOf | None) -> ReaderOf:
 
 def _readers_stamp(reader: Reader | None) -> str:
     """Changes whenever the same bytes might be read differently: files are then read again."""
-    tags = " ".join(one.stamp for one in (sources.all_readers() if reader is None else (reader,)))
+    tags = " ".join([one.stamp for one in (sources.all_readers() if reader is None else (reader,))] + [PACKED_FILES])
     return f"{drsr.__version__}/{hashlib.sha256(tags.encode()).hexdigest()[:8]}"
 
 

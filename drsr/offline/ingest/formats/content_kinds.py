@@ -13,8 +13,8 @@ _KNOWN_BINARY = (
     (b"\x89PNG", "an image"),
     (b"\xff\xd8\xff", "an image"),
     (b"\x80", "a Python pickle, which is never loaded; export it as JSON lines"),
-    (b"7z\xbc\xaf", "a 7z archive; unpack it, or pack it as zip"),
-    (b"Rar!", "a rar archive; unpack it, or pack it as zip"),
+    (b"7z\xbc\xaf", "a 7z archive; unpack it, or pack it as zip or tar"),
+    (b"Rar!", "a rar archive; unpack it, or pack it as zip or tar"),
 )
 
 
@@ -24,8 +24,6 @@ _WIDE_MARKS = (  # the longer ones first: that of UTF-32LE starts with that of U
     (codecs.BOM_UTF16_LE, "utf-16"),
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
-_TAR_MARK = 257
-"""The position at which a tar archive says that it is one."""
 
 
 def refuse_other_content(head: bytes) -> None:
@@ -45,8 +43,9 @@ def _refuse_binary(head: bytes) -> None:
     if encoding:
         hint = f"convert it first, for instance with iconv -f {encoding} -t utf-8"
         raise Unreadable("encoding", f"{encoding.upper()}; {hint}")
-    if head[_TAR_MARK : _TAR_MARK + 5] == b"ustar":
-        raise Unreadable("binary", "not JSON but a tar archive; unpack it, or pack it as zip")
+    if head and not head.strip(b"\0"):
+        detail = "zero bytes, as an archive without files or a file that was never written; copy it again"
+        raise Unreadable("empty", detail)
     for magic, name in _KNOWN_BINARY:
         if head.startswith(magic):
             raise Unreadable("binary", f"not JSON but {name}")
