@@ -121,11 +121,14 @@ def _finding(
 
 
 def _filled(hint: str, records: Sequence[Mapping[str, Any]]) -> str:
-    """The hint with the first offender's names in it, as a shell takes them."""
-    names = {name: shlex.quote(str(value)) for name, value in records[0].items()} if records else {}
-    for name in re.findall(r"{(\w+)}", hint):
-        hint = hint.replace(f"{{{name}}}", names.get(name, "SOURCE/ID"))
-    return hint
+    """The hint with the first offender's names in it, as a shell takes them, or as they are."""
+    names = {name: str(value) for name, value in records[0].items()} if records else {}
+
+    def said(found: re.Match[str]) -> str:
+        value = names.get(found[2], "SOURCE/ID")
+        return value if found[1] or found[2] not in names else shlex.quote(value)
+
+    return re.sub(r"{(=?)(\w+)}", said, hint)
 
 
 def _against(required: Mapping[str, str], dataset: str, findings: Sequence[Finding]) -> list[Finding]:

@@ -86,7 +86,7 @@ class Fingerprints:
         found = [[table.__tablename__, self._of[table.__tablename__]] for table in tables]
         if dataset == "splits.shares":
             found.append(["corpora", hashlib.sha256(orjson.dumps(all_task_names().stamp)).hexdigest()])
-        if dataset == "trajectories":
+        if dataset in ("trajectories", "states"):
             found.append(["limits of sources", repr(sorted(load_limits().items()))])
         return hashlib.sha256(orjson.dumps(found)).hexdigest()
 

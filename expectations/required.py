@@ -34,6 +34,7 @@ REQUIRED: dict[str, dict[str, str]] = {
         "Recent2 is never a candidate": "expect_column_pair_values_a_to_be_greater_than_b",
         "candidates are chronological, each of a Step of its own": "expect_column_pair_values_a_to_be_greater_than_b",
         "deleting a candidate saves tokens": "expect_column_values_to_be_between",
+        "no sentence is the next output of several tasks": "expect_no_rows",
     },
     "labels": {
         "7 or 15 sets per state less recorded exclusions": "expect_every_set_to_be_accounted_for",

@@ -21,7 +21,7 @@ class Rule(NamedTuple):
     expectation: Expectation
     hint: str
     """Advice for when it is broken; {column} is replaced by the first offending row's value of the column of that
-    name."""
+    name, as a shell takes it, and {=column} by the value as it is."""
     says: Callable[[pd.DataFrame], str] | None = None
     """Words that a verdict adds to the number of rows, if that alone does not say what was looked at."""
     needs_text: bool = False

@@ -19,7 +19,7 @@ import pyarrow.compute
 import pyarrow.parquet
 
 from drsr.errors import ArtifactCorrupt
-from drsr.offline.ingest.archives import packing, unpacked
+from drsr.offline.ingest.archives import peeled
 from drsr.offline.stages import NAMES
 from drsr.offline.store.dvc_calls import with_dvc
 from drsr.offline.store.exports import part_without
@@ -142,11 +142,9 @@ def _escaped(text: str) -> bytes:
 def _plain(data: bytes, path: str) -> bytes:
     """The bytes of a file, unpacked where one layer of compression is around them."""
     stream = io.BufferedReader(io.BytesIO(data))
-    kind = packing(stream)
-    if kind is None or kind == "zip":
-        return data
     try:
-        return unpacked(stream, kind, path, Limits()).read()
+        layers = peeled(stream, path, Limits())
+        return data if layers.compression is None else layers.stream.read()
     except Unreadable:
         return data
 

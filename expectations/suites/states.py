@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from drsr.expectations.custom.values import ExpectNoRows
 from drsr.expectations.library import gxe
 from drsr.expectations.rules import Part, Rule, Suite
 
@@ -47,7 +48,8 @@ SUITE = Suite(
                     "a state is a decision that a model made behind its request",
                     gxe.ExpectColumnValuesToBeInSet(column="is_decision", value_set=[True]),
                     "its run holds a message that a compaction preserved or a framework said: ingest and freeze it "
-                    "again with this version of drsr",
+                    "again with this version of drsr and this feeds.toml; if its file is gone: drsr withdraw "
+                    "{trajectory} --reason 'the output is not of a model'",
                     needs_text=True,
                 ),
                 Rule(
@@ -88,6 +90,22 @@ SUITE = Suite(
                     "deleting a candidate saves tokens",
                     gxe.ExpectColumnValuesToBeBetween(column="direct_saving", min_value=1),
                     _AGAIN,
+                ),
+            ),
+        ),
+        Part(
+            "repeated_outputs",
+            "One row per sentence that is the next output of so many tasks of a source, whatever came before, that no "
+            "model must have said it.",
+            ("source", "words"),
+            (
+                Rule(
+                    "no sentence is the next output of several tasks",
+                    ExpectNoRows(),
+                    "say in feeds.toml, under [{=source}], who says it: framework_says = [{=words}] if the framework "
+                    "does (these are no decisions then), model_says = [{=words}] if the model does; "
+                    "docs/guides/nightly.md",
+                    needs_text=True,
                 ),
             ),
         ),

@@ -13,7 +13,14 @@ from drsr.flows.faults import RETRIES
 from drsr.flows.parameters import Location
 from drsr.flows.places import opened, patiently_opened
 from drsr.flows.stage_tasks import TIMEOUTS, run_name
-from drsr.offline.ingest.feeds.limits import load_limits, load_mappings, load_redactions, unread_sections, warning_of
+from drsr.offline.ingest.feeds.limits import (
+    load_limits,
+    load_mappings,
+    load_redactions,
+    load_words,
+    unread_sections,
+    warning_of,
+)
 from drsr.offline.ingest.feeds.redaction import load_redaction
 from drsr.offline.ingest.stage import ingest as read_location
 from drsr.offline.status import quarantined_items
@@ -36,6 +43,7 @@ def ingest_location(location: Location, may_be_missing: bool = False) -> dict[st
                 reader=location.format or load_mappings(),
                 day=None if location.day is None else location.day.isoformat(),
                 redact=load_redactions() if location.redact is None else load_redaction(location.redact),
+                words_of=load_words(),
             )
         except NothingThere as nothing:
             if not may_be_missing:

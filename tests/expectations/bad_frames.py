@@ -54,6 +54,11 @@ def _disguised(frame: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame([row], columns=frame.columns)
 
 
+def _repeated(frame: pd.DataFrame) -> pd.DataFrame:
+    row = {"source": "agents", "words": '"Budget used up"', "tasks": 9, "states": 9, "of_states": 300}
+    return pd.DataFrame([row], columns=frame.columns)
+
+
 def _subject(frame: pd.DataFrame) -> pd.DataFrame:
     row = {"first": "a/1", "first_split": "train", "second": "b/2", "second_split": "test", "shared": "#W1234567"}
     return pd.DataFrame([row], columns=frame.columns)
@@ -100,6 +105,7 @@ BAD: dict[str, dict[str, list[Spoil]]] = {
         ],
         "candidates are chronological, each of a Step of its own": [at("step", 0, row=1), at("step", 1, row=2)],
         "deleting a candidate saves tokens": [at("direct_saving", 0), at("direct_saving", None)],
+        "no sentence is the next output of several tasks": [_repeated],
     },
     "labels": {
         "7 or 15 sets per state less recorded exclusions": [

@@ -59,6 +59,7 @@ def good() -> dict[str, dict[str, pd.DataFrame]]:
                     "direct_saving": [30, 1, 7],
                 }
             ),
+            "repeated_outputs": pd.DataFrame(columns=["source", "words", "tasks", "states", "of_states"]),
         },
         "labels": {
             "states": pd.DataFrame(

@@ -82,7 +82,7 @@ def test_the_same_policy_comes_out_and_its_audit_says_what_it_could_not_see(
     assert wheels[0].record.identity == wheels[1].record.identity
     said = {gate.check: gate.detail for gate in wheels[1].gates}
     assert "not without texts: tasks and words of 8 of 8 runs" in said["splits hold"]
-    assert said["expectations of the data"].endswith("5 of them not without the texts of 8 of 8 runs")
+    assert said["expectations of the data"].endswith("6 of them not without the texts of 8 of 8 runs")
     assert not any("not without" in gate.detail for gate in wheels[0].gates)
 
     found = audited(bare)
@@ -98,14 +98,15 @@ def test_the_same_policy_comes_out_and_its_audit_says_what_it_could_not_see(
         "trajectories: no copy in disguise across splits",
         "states: a state is a decision that a model made behind its request",
         "states: Recent2 is never a candidate",
+        "states: no sentence is the next output of several tasks",
         "splits: no subject on two sides of a split",
     ]
     not_trained, first, *_ = text(found, None).splitlines()
     assert not_trained.startswith("the scorer was NOT trained again")
-    assert first == ("10 verdicts could not be computed without texts (8 of 8 runs are here without their texts):")
+    assert first == ("11 verdicts could not be computed without texts (8 of 8 runs are here without their texts):")
     assert found.to_json()["without_texts"][-1] == "  complete them: drsr ingest the runs of runs, then audit again"
 
-    assert "10 verdicts could not be computed without texts" in page(found)
+    assert "11 verdicts could not be computed without texts" in page(found)
 
     before = rows(bare)
     summary = read_runs(bare, pipeline)

@@ -18,7 +18,7 @@ from drsr.offline.catalog.engine import Catalog
 from drsr.offline.catalog.feature_tables import FeatureFile, StateFeatures
 from drsr.offline.catalog.reads import record_reads
 from drsr.offline.catalog.tables import SPLITS, DecisionState, Trajectory
-from drsr.offline.featurize.files import read_file
+from drsr.offline.featurize.files import read_files
 from drsr.offline.featurize.views import DEFAULT_VIEW, RegisteredView, get_view
 from drsr.offline.freeze.records import is_current_state
 from drsr.offline.store.artifacts import ArtifactStore
@@ -145,9 +145,9 @@ def column_statistics(catalog: Catalog, artifacts: ArtifactStore, view: str = DE
     train: _Sums | None = None
     for split in SPLITS:  # `train` comes first: the others are held against its range
         sums = _Sums(len(found.columns))
-        for blob, keys in sorted(wanted[split].items()):
-            rows = read_file(artifacts, found, blob)
-            used = np.array([key in keys for key in rows.state_keys])
+        blobs = sorted(wanted[split])
+        for blob, rows in zip(blobs, read_files(artifacts, found, blobs), strict=True):
+            used = np.array([key in wanted[split][blob] for key in rows.state_keys])
             sums.add(rows.matrix[used], train)
         if split == "train" and sums.rows:
             train = sums

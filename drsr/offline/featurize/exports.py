@@ -22,7 +22,7 @@ from drsr.features.view_layouts import Kind
 from drsr.offline.catalog.engine import Catalog
 from drsr.offline.catalog.feature_tables import FeatureFile, StateFeatures
 from drsr.offline.catalog.tables import SPLITS, DecisionState, Trajectory
-from drsr.offline.featurize.files import read_file
+from drsr.offline.featurize.files import read_files
 from drsr.offline.featurize.records import FeatureExclusion, FeaturizedState, prepare_features, record_features
 from drsr.offline.featurize.views import DEFAULT_VIEW, RegisteredView, ViewIdentity, get_view, register_view
 from drsr.offline.ingest.splits import Split
@@ -143,11 +143,12 @@ def _with_values(
     by_file: defaultdict[str | None, list[dict[str, Any]]] = defaultdict(list)
     for row in rows:
         by_file[row.pop("blob")].append(row)
+    files = read_files(artifacts, view, [blob for blob in by_file if blob is not None])
     for blob, group in by_file.items():
         if blob is None:
             yield from ({**row, "values": []} for row in group)
             continue
-        stored = read_file(artifacts, view, blob)
+        stored = next(files)
         places = defaultdict(list)
         for number, key in enumerate(stored.state_keys):
             places[key].append(number)

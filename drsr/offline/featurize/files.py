@@ -16,7 +16,7 @@ short, of another hash or of another view is a named error.
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -31,6 +31,8 @@ from drsr.offline.store.artifacts import ArtifactStore
 FORMAT = "drsr features/1"
 KEYS = ("state_key", "candidate", "prefix_hash")
 VALUES = "values"
+_AHEAD = 4
+"""Files that are fetched ahead: a full one has about 16 MB."""
 SMALL = 32
 """States below which a file keeps its numbers in one list."""
 MOST_NAMED = 2_048
@@ -83,11 +85,19 @@ def write_file(artifacts: ArtifactStore, view: RegisteredView, blocks: Sequence[
 def read_file(artifacts: ArtifactStore, view: RegisteredView, blob: str) -> FeatureRows:
     """Return the rows of a file, checked; raise ArtifactCorrupt, LayoutMismatch or NonFiniteFeature if they cannot be
     used."""
+    return next(read_files(artifacts, view, [blob]))
+
+
+def read_files(artifacts: ArtifactStore, view: RegisteredView, blobs: Sequence[str]) -> Iterator[FeatureRows]:
+    """Yield the rows of many files in order, checked like those of one. Of a remote store the next are on their way."""
+    for blob, data in zip(blobs, artifacts.each(blobs, at_once=_AHEAD), strict=True):
+        yield _checked(view, blob, data)
+
+
+def _checked(view: RegisteredView, blob: str, data: bytes | ArtifactCorrupt) -> FeatureRows:
     where = f"file {blob} of feature view {view.shown}"
-    try:
-        data = artifacts.get(blob)
-    except ArtifactCorrupt as error:
-        raise ArtifactCorrupt(error.what, where=where, hint=_REPAIR) from None
+    if isinstance(data, ArtifactCorrupt):
+        raise ArtifactCorrupt(data.what, where=where, hint=_REPAIR)
     try:
         table = pyarrow.parquet.ParquetFile(pyarrow.BufferReader(data)).read(use_threads=False)
     except (pyarrow.ArrowException, OSError) as error:

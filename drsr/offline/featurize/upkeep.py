@@ -20,7 +20,7 @@ from drsr.offline.catalog.engine import Catalog
 from drsr.offline.catalog.feature_tables import FeatureFile, StateFeatures
 from drsr.offline.catalog.statements import among, insert_new
 from drsr.offline.catalog.tables import SPLITS, DecisionState
-from drsr.offline.featurize.files import SMALL, FeatureBlock, read_file, write_file
+from drsr.offline.featurize.files import SMALL, FeatureBlock, FeatureRows, read_files, write_file
 from drsr.offline.featurize.views import RegisteredView
 from drsr.offline.store.artifacts import ArtifactStore
 
@@ -105,9 +105,8 @@ def _merge(catalog: Catalog, artifacts: ArtifactStore, view: RegisteredView, spl
     with catalog.reading() as connection:
         rows = connection.execute(belongs).all()
     wanted = {(key, file_id) for _, key, file_id in rows}
-    blocks = [
-        block for file in group for block in _blocks(artifacts, view, file) if (block.state_key, file.id) in wanted
-    ]
+    stored = zip(group, read_files(artifacts, view, [file.blob for file in group]), strict=True)
+    blocks = [block for file, part in stored for block in _blocks(view, part) if (block.state_key, file.id) in wanted]
     if not blocks:  # another worker merged all of them since they were listed
         return 0
     blob = write_file(artifacts, view, blocks)
@@ -130,9 +129,8 @@ def _merge(catalog: Catalog, artifacts: ArtifactStore, view: RegisteredView, spl
     return len(group)
 
 
-def _blocks(artifacts: ArtifactStore, view: RegisteredView, file: _File) -> Iterator[FeatureBlock]:
+def _blocks(view: RegisteredView, rows: FeatureRows) -> Iterator[FeatureBlock]:
     """Yield the states of a file, one after another."""
-    rows = read_file(artifacts, view, file.blob)
     for key, numbers in groupby(range(len(rows.state_keys)), key=lambda number: rows.state_keys[number]):
         members = np.array(list(numbers))
         prefix = rows.prefix_hashes[members[0]]

@@ -93,10 +93,9 @@ def work_through(
     damaged: dict[int, ArtifactCorrupt] = {}
     with catalog.writing() as connection:
         run_id = start_run(connection, job.stage, job.subject, drsr.__version__)
+    waiting = following(damaged)
     with Claims(catalog, job.stage) as claims:
-        for item in claims.items(
-            following(damaged), enough=lambda: job.limit is not None and summary.states >= job.limit
-        ):
+        for item in claims.items(waiting, enough=lambda: job.limit is not None and summary.states >= job.limit):
             try:
                 rows = load_states(catalog, artifacts, item, job.tokenizer, job.caps, job.freezing)
             except ArtifactCorrupt as error:
@@ -104,6 +103,8 @@ def work_through(
                 with catalog.writing() as connection:
                     claims.release(connection, item.claimed_as)
                 continue
+            if job.workers == 1 and artifacts.local_root is None:
+                _expect(catalog, artifacts, waiting, item)
             record = work(item, rows)
             with catalog.writing() as connection:
                 record(connection)
@@ -118,6 +119,14 @@ def work_through(
     if damaged:
         raise _all_damaged(list(damaged.values()))
     return summary
+
+
+def _expect(catalog: Catalog, artifacts: ArtifactStore, waiting: Following, item: TrajectoryItem) -> None:
+    """Have the run that comes next fetched while this one is worked on. Several workers would fetch the same one."""
+    with catalog.reading() as connection:
+        upcoming = waiting(connection, item.place)
+    if upcoming is not None:
+        artifacts.expect(upcoming.blob)
 
 
 def items_behind(pending: Select[Any], claimed_as: str, without: Collection[int]) -> Following:

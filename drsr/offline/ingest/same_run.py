@@ -10,7 +10,8 @@ from collections.abc import Callable
 from enum import Enum
 
 from drsr.errors import ArtifactCorrupt
-from drsr.offline.ingest.trajectories import Trajectory
+from drsr.offline.ingest.feeds.framework_words import words_alone
+from drsr.offline.ingest.trajectories import Json, Trajectory
 from drsr.offline.store.artifacts import ArtifactStore
 
 
@@ -32,15 +33,26 @@ Compare = Callable[[str, str], Relation | None]
 
 
 def relation(known: Trajectory, new: Trajectory) -> Relation:
-    """Compare what two recordings say: messages and system prompt. Tools may be declared later on."""
+    """Compare what two recordings say: messages and system prompt. Tools may be declared later on, and words that make
+    no call may turn out to be a framework's."""
     if known.protocol != new.protocol or known.request.get("system") != new.request.get("system"):
         return Relation.OTHER
-    before, now = known.request["messages"], new.request["messages"]
+    before, now = _said(known), _said(new)
     if before[: len(now)] != now[: len(before)]:
         return Relation.OTHER
     if len(before) == len(now):
         return Relation.SAME if known.request == new.request else Relation.LONGER
     return Relation.LONGER if len(now) > len(before) else Relation.SHORTER
+
+
+def _said(trajectory: Trajectory) -> list[Json]:
+    """Return the messages, those that are words alone without the mark that they are no decision."""
+    return [
+        {name: value for name, value in message.items() if name != "is_decision"}
+        if "is_decision" in message and words_alone(message) is not None
+        else message
+        for message in trajectory.request["messages"]
+    ]
 
 
 def compare_stored(artifacts: ArtifactStore) -> Compare:

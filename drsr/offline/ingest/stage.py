@@ -29,13 +29,14 @@ from drsr.offline.catalog.engine import Catalog, sqlite_path
 from drsr.offline.catalog.statements import storable
 from drsr.offline.ingest import formats as sources
 from drsr.offline.ingest import records
+from drsr.offline.ingest.archives import PACKED_FILES
 from drsr.offline.ingest.corpus.choice import RunFacts
 from drsr.offline.ingest.corpus.task_names import TaskNames
-from drsr.offline.ingest.feeds.neighbours import Neighbour, Neighbours, sketch_of
+from drsr.offline.ingest.feeds.framework_words import NO_WORDS, WordsOf
+from drsr.offline.ingest.feeds.neighbours import Neighbour, Neighbours, Sketch, sketch_of
 from drsr.offline.ingest.feeds.redaction import Redaction
 from drsr.offline.ingest.formats.reader import Reader
 from drsr.offline.ingest.lost_artifacts import LostArtifacts
-from drsr.offline.ingest.near_duplicates import Shingles
 from drsr.offline.ingest.recorder import IngestSummary, Progress, Recorder
 from drsr.offline.ingest.records import ReadFile
 from drsr.offline.ingest.splits import Split, assign_split, group_key
@@ -99,6 +100,11 @@ def _redacted(admit: Admit, redact_of: RedactOf) -> Admit:
     return admit_redacted
 
 
+def _marked(admit: Admit, words_of: WordsOf) -> Admit:
+    """Let `admit` see every run with a framework's words marked as history."""
+    return lambda source, trajectory: admit(source, words_of(source).marked(trajectory))
+
+
 def _looked_at(admit: Admit, look: Look | None) -> Admit:
     """Let `look` see every run that `admit` takes."""
     if look is None:
@@ -150,6 +156,7 @@ def ingest(
     admitted_by: str = "",
     look: Look | None = None,
     redact: Redaction | RedactOf | None = None,
+    words_of: WordsOf | None = None,
     progress: Progress | None = None,
 ) -> IngestSummary:
     """Read everything at a location that is new or changed.
@@ -159,7 +166,8 @@ def ingest(
     one source that use the same file names for different runs, such as one folder per day. `admit` leaves runs out, or
     takes them under another task, domain or split; `admitted_by` names its tables, so that files are read again when
     these change. `look` is shown what was understood. `redact` replaces what must not be stored: one for all sources,
-    or as it says of each.
+    or as it says of each. `words_of` has what a source's framework says in the model's place; files are read again when
+    that changes, too.
     """
     if not uri.strip():
         raise InputError("the place to read from is empty", hint="a path, or a URI such as s3://bucket/prefix/")
@@ -178,8 +186,14 @@ def ingest(
             redactions[source] = redact if redact is None or isinstance(redact, Redaction) else redact(source)
         return redactions[source]
 
-    taking, conditions = _redacted(admit or _as_read, redact_of), f"/{admitted_by}" if admitted_by else ""
-    readers = cache(lambda source: _readers_stamp(reader_of(source)) + conditions + _rules_stamp(redact_of(source)))
+    conditions = f"/{admitted_by}" if admitted_by else ""
+    words_of = cache(words_of or (lambda source: NO_WORDS))
+    taking = _redacted(_marked(admit or _as_read, words_of), redact_of)
+    readers = cache(
+        lambda source: (
+            _readers_stamp(reader_of(source)) + conditions + _rules_stamp(redact_of(source)) + words_of(source).stamp
+        )
+    )
     hidden = Hidden()
     chunks = _chunks(_files(uri, source, day, _own_places(catalog, artifacts), hidden), FILES_PER_LOOK_UP)
     first = next(chunks, [])  # a place that cannot be read is refused here, before anything is noted
@@ -269,7 +283,7 @@ def _reader_of(reader: str | ReaderOf | None) -> ReaderOf:
 
 def _readers_stamp(reader: Reader | None) -> str:
     """Changes whenever the same bytes might be read differently: files are then read again."""
-    tags = " ".join(one.stamp for one in (sources.all_readers() if reader is None else (reader,)))
+    tags = " ".join([one.stamp for one in (sources.all_readers() if reader is None else (reader,))] + [PACKED_FILES])
     return f"{drsr.__version__}/{hashlib.sha256(tags.encode()).hexdigest()[:8]}"
 
 
@@ -352,8 +366,8 @@ def _take(admitted: Admitted, intake: _Intake) -> None:
     task, domain = admitted.task or trajectory.task, admitted.domain or trajectory.domain
     only_session = task is not None and admitted.task is None and trajectory.only_session
     is_alone = admitted.group is None and (task is None or only_session)
-    sketch = sketch_of(trajectory) if is_alone else None
     try:
+        sketch = sketch_of(trajectory) if is_alone else None
         if trajectory.characters < LARGE_RUN:
             artifact = Artifact.of(trajectory.to_json())
         else:
@@ -382,7 +396,7 @@ def _take(admitted: Admitted, intake: _Intake) -> None:
 
 
 def _beside_its_like(
-    neighbours: Neighbours, trajectory: Trajectory, sketch: Shingles, group: str, split: Split
+    neighbours: Neighbours, trajectory: Trajectory, sketch: Sketch, group: str, split: Split
 ) -> tuple[str, Split]:
     """Return group and split of a run without a named task. Runs of one session keep their own group in any case."""
     near = neighbours.nearest(sketch)

@@ -97,6 +97,7 @@ class ArtifactStore:
         self._filesystem, self._root = self._open(root, userinfo)
         self.local_root = Path(self._root) if isinstance(self._filesystem, LocalFileSystem) else None
         """The folder, if it is on this machine."""
+        self._expected: tuple[str, Future[bytes]] | None = None
 
     def _open(self, root: str, userinfo: str) -> tuple[Any, str]:
         scheme = root.partition("://")[0] if "://" in root else "file"
@@ -143,6 +144,17 @@ class ArtifactStore:
 
     def get(self, key: str) -> bytes:
         """Return the bytes of a key; raise ArtifactCorrupt if they are missing or not the ones that were stored."""
+        expected, self._expected = self._expected, None
+        return expected[1].result() if expected and expected[0] == key else self._get(key)
+
+    def expect(self, key: str) -> None:
+        """Begin to fetch what will be asked for next, unless it is on this machine."""
+        if self.local_root is None:
+            thread = ThreadPoolExecutor(1, thread_name_prefix="drsr-expected")
+            self._expected = key, thread.submit(self._get, key)
+            thread.shutdown(wait=False)
+
+    def _get(self, key: str) -> bytes:
         place = self._place(key)
         stored = self._read(place)
         if stored is None:
@@ -155,20 +167,20 @@ class ArtifactStore:
             raise self._corrupt(key, "has another hash than the one it was stored under")
         return data
 
-    def each(self, keys: Iterable[str]) -> Iterator[bytes | ArtifactCorrupt]:
+    def each(self, keys: Iterable[str], at_once: int = AT_ONCE) -> Iterator[bytes | ArtifactCorrupt]:
         """Yield the bytes of many keys, in order; in the place of damaged ones what is wrong with them.
 
-        A request to an object store is mostly waiting, so the next few are on their way.
+        A request to an object store is mostly waiting, so the next `at_once` are on their way, and held.
         """
         if self.local_root is not None:
             yield from map(self._got, keys)
             return
         waiting: deque[Future[bytes | ArtifactCorrupt]] = deque()
-        with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="drsr-fetch") as threads:
+        with ThreadPoolExecutor(at_once, thread_name_prefix="drsr-fetch") as threads:
             try:
                 for key in keys:
                     waiting.append(threads.submit(self._got, key))
-                    if len(waiting) == AT_ONCE:
+                    if len(waiting) == at_once:
                         yield waiting.popleft().result()
                 while waiting:
                     yield waiting.popleft().result()

@@ -24,7 +24,7 @@ from pathlib import Path
 import orjson
 
 import drsr
-from drsr.errors import InputError
+from drsr.errors import ArtifactCorrupt, InputError
 from drsr.offline.store.artifacts import ArtifactStore
 from drsr.settings import cache_folder
 
@@ -115,7 +115,12 @@ def readings(
     """
     known = {} if kept is None else kept.find(question, list(blobs))
     gone = artifacts.missing(blobs[name] for name in known)
-    new = {name: read(name, artifacts.get(blob)) for name, blob in blobs.items() if name not in known or blob in gone}
+    asked = [name for name, blob in blobs.items() if name not in known or blob in gone]
+    new: dict[str, bytes] = {}
+    for name, data in zip(asked, artifacts.each(blobs[name] for name in asked), strict=True):
+        if isinstance(data, ArtifactCorrupt):
+            raise data
+        new[name] = read(name, data)
     if kept is not None and new:
         kept.keep(question, new)
     return {name: new[name] if name in new else known[name] for name in blobs}

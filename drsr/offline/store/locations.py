@@ -303,10 +303,17 @@ def _remote_file(filesystem: Any, name: str, relative: str, root: str, info: dic
     size = info.get("size")
     marks = [str(info[key]).strip('"') for key in _FINGERPRINT_KEYS if info.get(key)]
     fingerprint = "-".join([str(size), *marks]) if marks else None
-    opener = partial(_open_remote, filesystem, name, uri)
+    is_small = size is not None and 0 < size <= _READ_BUFFER
+    opener = partial(_fetched if is_small else _open_remote, filesystem, name, uri)
     is_async = bool(getattr(filesystem, "async_impl", False))  # the others say nothing about threads
     source = _source_name(relative, root)
     return SourceFile(redact(uri), relative, source, fingerprint, size, opener, in_parallel=is_async)
+
+
+def _fetched(filesystem: Any, name: str, uri: str) -> BinaryIO:
+    """A small file in one call. Opening it, or asking for all of it, may first ask again how large it is."""
+    with storage_errors(uri):
+        return io.BufferedReader(io.BytesIO(filesystem.cat_file(name, start=0)))
 
 
 def _open_remote(filesystem: Any, name: str, uri: str) -> BinaryIO:

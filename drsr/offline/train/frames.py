@@ -28,7 +28,7 @@ from drsr.offline.catalog.feature_tables import FeatureFile, StateFeatures
 from drsr.offline.catalog.label_tables import Label, Labeler, StateMeasurement
 from drsr.offline.catalog.reads import record_reads
 from drsr.offline.catalog.tables import SPLITS, Candidate, DecisionState, Source, Trajectory
-from drsr.offline.featurize.files import read_file
+from drsr.offline.featurize.files import read_files
 from drsr.offline.featurize.views import DEFAULT_VIEW, RegisteredView, get_view
 from drsr.offline.freeze.records import is_rule
 from drsr.offline.ingest.splits import Split
@@ -286,8 +286,9 @@ def _features(artifacts: ArtifactStore, view: RegisteredView, states: list[_Stat
     by_file: dict[str, dict[str, int]] = {}
     for number, state in enumerate(states):
         by_file.setdefault(state.blob, {})[state.state_key] = number
-    for blob, wanted in sorted(by_file.items()):
-        rows = read_file(artifacts, view, blob)
+    blobs = sorted(by_file)
+    for blob, rows in zip(blobs, read_files(artifacts, view, blobs), strict=True):
+        wanted = by_file[blob]
         place = np.array([wanted.get(key, -1) for key in rows.state_keys], dtype=np.int64)
         (used,) = np.nonzero(place >= 0)
         for row in used:

@@ -9,6 +9,7 @@ import shutil
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -34,6 +35,7 @@ from drsr.offline.ingest import recorder as recording
 from drsr.offline.ingest import records, stage
 from drsr.offline.ingest.recorder import IngestSummary
 from drsr.offline.ingest.stage import ingest
+from drsr.offline.ingest.trajectories import Quarantined
 from drsr.offline.ingest.trajectories import Trajectory as Recorded
 from drsr.offline.status import Status, read_status
 from drsr.offline.store import claims, remote_files
@@ -214,6 +216,28 @@ def test_files_are_read_again_when_readers_change(
     assert ingest(catalog, artifacts, str(path)).unchanged_files == 1
     monkeypatch.setattr(sources, "all_readers", lambda: sources.READERS[1:])
     assert ingest(catalog, artifacts, str(path)).unchanged_files == 0
+
+
+def test_what_a_reader_refused_is_read_again_by_its_next_version(
+    catalog: Catalog, artifacts: ArtifactStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("a", "b"):
+        write_json(tmp_path / "runs" / f"{name}.json", chat(ord(name)))
+    mended = sources.reader_named("openai_chat")
+    refusing = replace(
+        mended, version=0, read=lambda found, _: (Quarantined(r.place, "malformed", "no") for r in found)
+    )
+
+    def ingested(reader: sources.Reader) -> IngestSummary:
+        return ingest(catalog, artifacts, str(tmp_path / "runs"), reader=lambda _: reader)
+
+    assert ingested(refusing).quarantined == {"malformed": 2}
+    assert ingested(refusing).unchanged_files == 2
+    summary = ingested(mended)
+    assert (summary.added, summary.unchanged_files) == (2, 0)
+    assert quarantined(catalog) == []
+    monkeypatch.setattr(stage, "PACKED_FILES", "packed/3")
+    assert ingested(mended).unchanged_files == 0
 
 
 def test_a_file_that_vanishes_is_quarantined_and_tried_again(

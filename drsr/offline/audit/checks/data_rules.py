@@ -38,7 +38,7 @@ def check_data_rules(subject: Subject, told: Told) -> list[Verdict]:
     return judged + _too_few(datasets, judged)
 
 
-SHIPPED = {"trajectories": 9, "states": 14, "labels": 22, "features": 14, "splits": 10, "calibration": 15, "policy": 9}
+SHIPPED = {"trajectories": 9, "states": 15, "labels": 22, "features": 14, "splits": 10, "calibration": 15, "policy": 9}
 """Rules of each dataset that this version ships. Suites, and the list of what they must hold, can be edited together;
 this number is a third place, and a test compares it."""
 

@@ -89,7 +89,7 @@ def run(options: argparse.Namespace) -> int:
     from drsr.offline import samples
     from drsr.offline.ingest.corpus.fetch import default_folder, require_whole
     from drsr.offline.ingest.corpus.table import load_corpus
-    from drsr.offline.ingest.feeds.limits import load_limits, load_redactions, unread_sections, warning_of
+    from drsr.offline.ingest.feeds.limits import load_limits, load_redactions, load_words, unread_sections, warning_of
     from drsr.offline.ingest.feeds.redaction import load_redaction
     from drsr.offline.ingest.stage import ingest
     from drsr.offline.ingest.understood import Samples
@@ -120,6 +120,7 @@ def run(options: argparse.Namespace) -> int:
             admitted_by=admission[1] if admission else "",
             look=samples_of,
             redact=redaction,
+            words_of=load_words(),
             progress=lambda so_far: report(so_far.files, None),
         )
         with place.catalog.reading() as connection:

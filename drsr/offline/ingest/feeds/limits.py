@@ -1,10 +1,12 @@
 """Settings per source: how much of its latest delivery may be unreadable, how many runs it must have, how it is read.
 
-    [agents]                 # feeds.toml in the working directory; a section per source, `default` for the others
+    [agents]                 # feeds.toml in the working directory; a section per source, `default` for all
     quarantined = 0.1        # largest share of the latest delivery that may be quarantined
     runs = 100               # fewest current runs
     mapping = "desk.toml"    # where in its JSON the messages, the task, the id and the reward are
     redact = "redact.toml"   # what is replaced before anything is stored, by whoever reads it
+    framework_says = ["Budget used up"]    # sentences that are no decisions of a model
+    model_says = ["Have a nice day!"]      # sentences that are, however often they repeat
 
 A feed that turns unreadable must not look like a quiet one. The latest delivery is what was read of a source on the
 last day on which anything was read. It is judged every night until it is settled: until the files are mended, or a
@@ -24,6 +26,7 @@ from sqlalchemy import Connection, func, select
 
 from drsr.errors import SettingsError
 from drsr.offline.catalog.tables import Source, SourceFile, Trajectory
+from drsr.offline.ingest.feeds.framework_words import AND_SO_ON, Words, WordsOf
 from drsr.offline.ingest.feeds.redaction import Redaction, load_redaction
 from drsr.offline.ingest.formats.mapping import load_mapping
 from drsr.offline.ingest.formats.reader import Reader
@@ -33,7 +36,7 @@ Value = TypeVar("Value")
 FEEDS_FILE = "feeds.toml"
 DEFAULT = "default"
 FEW = 20
-"""Items that may be quarantined in any source without its own section: a README beside the runs raises no alarm."""
+"""Items that may be quarantined in any source without its own share: a README beside the runs raises no alarm."""
 
 
 _KINDS: dict[str, tuple[tuple[type, ...], str]] = {
@@ -41,6 +44,8 @@ _KINDS: dict[str, tuple[tuple[type, ...], str]] = {
     "runs": ((int,), "a whole number"),
     "mapping": ((str,), "the name of a file"),
     "redact": ((str,), "the name of a file"),
+    "framework_says": ((list,), 'a list of sentences, such as ["Budget used up"]'),
+    "model_says": ((list,), 'a list of sentences, such as ["Have a nice day!"]'),
 }
 
 
@@ -54,8 +59,15 @@ class Limits:
     """A file, for `load_mapping`; by default formats are detected."""
     redact: str = ""
     """A file, for `load_redaction`; by default runs are stored as they are."""
+    framework_says: tuple[str, ...] = ()
+    """For `Words`: such messages are read as history."""
+    model_says: tuple[str, ...] = ()
+    """For `Words`: the rule about repeated outputs accepts them."""
 
     def __post_init__(self) -> None:
+        for words in (*self.framework_says, *self.model_says):
+            if not words.strip().removesuffix(AND_SO_ON).strip():
+                raise SettingsError(f"{words!r} is no sentence", hint="the words as the broken rule shows them")
         if not 0 <= self.quarantined <= 1:
             raise SettingsError(f"quarantined is {self.quarantined}, which is not a share", hint="from 0 to 1")
         if self.runs < 0:
@@ -92,6 +104,9 @@ def load_limits(path: Path | None = None) -> Mapping[str, Limits]:
         return {}
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise SettingsError(f"cannot be read: {error}", where=str(path)) from None
+    default = sections.get(DEFAULT)
+    if isinstance(default, dict):  # a section says only what is different
+        sections = {name: default | own if isinstance(own, dict) else own for name, own in sections.items()}
     return {name: _limits(name, section, str(path)) for name, section in sections.items()}
 
 
@@ -104,10 +119,12 @@ def _limits(name: str, section: Any, where: str) -> Limits:
         if key not in known:
             raise SettingsError(f"[{name}] has no setting {key!r}", where=where, hint=f"they are {', '.join(known)}")
         kinds, said = _KINDS[key]
-        if isinstance(value, bool) or not isinstance(value, kinds):
+        is_kind = isinstance(value, kinds) and not isinstance(value, bool)
+        if not is_kind or (isinstance(value, list) and not all(isinstance(words, str) for words in value)):
             raise SettingsError(f"[{name}] {key} must be {said}, not {value!r}", where=where)
+    values: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in section.items()}
     try:
-        return Limits(**section)
+        return Limits(**values)
     except SettingsError as error:
         raise SettingsError(f"[{name}] {error.what}", where=where, hint=error.hint) from None
 
@@ -131,6 +148,17 @@ def _by_source(path: Path | None, key: str, load: Callable[[Path], Value]) -> Ca
     return lambda source: loaded.get(source if source in limits else DEFAULT)
 
 
+def load_words(path: Path | None = None) -> WordsOf:
+    """Return what the framework of each source says in the model's place."""
+    limits = load_limits(path)
+    return lambda source: Words(limits_of(source, limits).framework_says)
+
+
+def limits_of(source: str, limits: Mapping[str, Limits]) -> Limits:
+    """Return the limits of a source: its own section, which adds to the default one, or else that."""
+    return limits.get(source) or limits.get(DEFAULT) or Limits()
+
+
 def feeds(connection: Connection, limits: Mapping[str, Limits]) -> list[Feed]:
     """Return every source that was read here, by name, and every source that has limits."""
     current = select(Trajectory.source_id, func.count()).where(Trajectory.is_current()).group_by(Trajectory.source_id)
@@ -150,8 +178,8 @@ def feeds(connection: Connection, limits: Mapping[str, Limits]) -> list[Feed]:
         day, read, quarantined = latest.get(source_id, (None, 0, 0))
         if day is None and name not in limits:
             continue  # only imported
-        own = limits.get(name) or limits.get(DEFAULT) or Limits()
-        counted = quarantined if name in limits or quarantined >= FEW else 0
+        own = limits_of(name, limits)
+        counted = quarantined if own.quarantined != Limits().quarantined or quarantined >= FEW else 0
         share = counted / (read + counted) if counted else 0.0
         said = "" if day is None else day.isoformat()
         found.append(Feed(name, runs.get(source_id, 0), said, read, counted, share, own.quarantined, own.runs))

@@ -1,7 +1,12 @@
-"""Runs whose task nobody names stay on the side of the run that they nearly equal.
+"""Runs whose task nobody names stay on the side of the run that they nearly equal, or that begins as they do.
 
+    messages up to the second with calls, or the third answer -> a hash -> the run that begins with the same
     text -> its head and its tail -> shingles -> the 64 smallest hashes -> runs that share one of the 8 smallest
          -> estimated Jaccard index of at least 0.8: the nearest one's group, or at least its split
+
+The first finds a run that was exported once more as it grew, where its format gives it another name in another place:
+all that a user said, two calls and their results are the same. A new attempt at a task hardly begins like that, and
+belongs into the same group if it does.
 
 A copy of a run under another name would otherwise fall into any split, and the rule against near-duplicates across
 splits would end every night until somebody withdraws it. A task that is named is trusted, and is left where it is. The
@@ -10,6 +15,7 @@ rule has the last word: it compares whole texts, and all of them.
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
@@ -19,9 +25,9 @@ from sqlalchemy import select
 
 from drsr.offline.catalog.engine import Catalog
 from drsr.offline.catalog.tables import Trajectory as TrajectoryRow
-from drsr.offline.ingest.near_duplicates import THRESHOLD, Shingles, jaccard, shingles, texts_of
+from drsr.offline.ingest.near_duplicates import THRESHOLD, Shingles, jaccard, shingles, strings_in, texts_of
 from drsr.offline.ingest.splits import Split
-from drsr.offline.ingest.trajectories import Trajectory
+from drsr.offline.ingest.trajectories import Json, Trajectory
 from drsr.offline.store.artifacts import ArtifactStore
 from drsr.offline.store.kept import Kept, bytes_named, readings
 
@@ -30,6 +36,9 @@ _KEPT, _LOOKED_UP = 64, 8
 _CHARACTERS = 16_000
 """Of the head and of the tail of a long text: a form that all runs begin with does not make them alike."""
 _MOST_COMPARED = 16
+_CALLS, _ANSWERS = 2, 3
+"""Messages of the assistant that are enough of a beginning, behind any demonstration: with calls, or of any kind."""
+_NO_OPENING = 0
 
 
 class Neighbour(NamedTuple):
@@ -37,6 +46,15 @@ class Neighbour(NamedTuple):
 
     group_key: str
     split: Split
+
+
+class Sketch(NamedTuple):
+    """What a run is compared by."""
+
+    opening: int
+    """Hash of its beginning; 0 if it is too short to have one."""
+    smallest: Shingles
+    """The smallest hashes of its text, in order."""
 
 
 class Neighbours:
@@ -48,21 +66,27 @@ class Neighbours:
         self._kept = kept
         self._runs: list[tuple[Shingles, Neighbour]] | None = None
         self._found_by: dict[int, list[int]] = {}
+        self._begun: dict[int, Neighbour] = {}
 
-    def nearest(self, sketch: Shingles) -> Neighbour | None:
-        """Return the index of the most similar run; None if no run is nearly the same."""
+    def nearest(self, sketch: Sketch) -> Neighbour | None:
+        """Return the run that begins the same, or else the most similar one; None if no run is nearly the same."""
         runs = self._read() if self._runs is None else self._runs
-        votes = Counter(row for value in sketch[:_LOOKED_UP].tolist() for row in self._found_by.get(value, ()))
-        likeness = [(_likeness(sketch, runs[row][0]), -row) for row, _ in votes.most_common(_MOST_COMPARED)]
+        if sketch.opening in self._begun:
+            return self._begun[sketch.opening]
+        smallest = sketch.smallest
+        votes = Counter(row for value in smallest[:_LOOKED_UP].tolist() for row in self._found_by.get(value, ()))
+        likeness = [(_likeness(smallest, runs[row][0]), -row) for row, _ in votes.most_common(_MOST_COMPARED)]
         best, row = max(likeness, default=(0.0, 0))
         return runs[-row][1] if best >= THRESHOLD else None
 
-    def add(self, sketch: Shingles, place: Neighbour) -> None:
+    def add(self, sketch: Sketch, place: Neighbour) -> None:
         """Let later runs find this one."""
         runs = self._read() if self._runs is None else self._runs
-        for value in sketch[:_LOOKED_UP].tolist():
+        if sketch.opening != _NO_OPENING:
+            self._begun.setdefault(sketch.opening, place)
+        for value in sketch.smallest[:_LOOKED_UP].tolist():
             self._found_by.setdefault(value, []).append(len(runs))
-        runs.append((sketch, place))
+        runs.append((sketch.smallest, place))
 
     def _read(self) -> list[tuple[Shingles, Neighbour]]:
         self._runs = []
@@ -72,17 +96,38 @@ class Neighbours:
             rows = connection.execute(query).all()
         lost = self._artifacts.missing(row.blob for row in rows)
         blobs = {bytes_named(row.blob): row.blob for row in rows if row.blob not in lost}
-        read = readings(self._artifacts, self._kept, "sketch of a run's text", blobs, lambda _, data: _stored(data))
+        question = "opening and sketch of a run's text"
+        read = readings(self._artifacts, self._kept, question, blobs, lambda _, data: _stored(data))
         for row in rows:
             if row.blob not in lost:
-                sketch = np.frombuffer(read[bytes_named(row.blob)], dtype="<u8").astype(np.uint64)
-                self.add(sketch, Neighbour(row.group_key, row.split))
+                opening, *_ = sketch = np.frombuffer(read[bytes_named(row.blob)], dtype="<u8").astype(np.uint64)
+                self.add(Sketch(int(opening), sketch[1:]), Neighbour(row.group_key, row.split))
         return self._runs
 
 
-def sketch_of(trajectory: Trajectory) -> Shingles:
-    """Return the smallest hashes of a run's text, in order."""
-    return shingles(_ends(texts_of(trajectory)))[:_KEPT]  # sorted and distinct
+def sketch_of(trajectory: Trajectory) -> Sketch:
+    """Return what a run is compared by."""
+    return Sketch(_opening(trajectory), shingles(_ends(texts_of(trajectory)))[:_KEPT])  # sorted and distinct
+
+
+def _opening(trajectory: Trajectory) -> int:
+    """Hash what was said until then, of a long text its length and its head."""
+    calls = answers = 0
+    digest = hashlib.sha256()
+    for message in ({"content": trajectory.request.get("system")}, *trajectory.request["messages"]):
+        for text in (str(message.get("role")), *strings_in(message)):
+            digest.update(f"{len(text)} ".encode() + text[:_CHARACTERS].encode(errors="replace"))
+        if message.get("role") == "assistant" and message.get("is_demo") is not True:
+            answers, calls = answers + 1, calls + _makes_calls(message)
+            if calls == _CALLS or answers == _ANSWERS:
+                return int.from_bytes(digest.digest()[:8], "big")
+    return _NO_OPENING
+
+
+def _makes_calls(message: Json) -> bool:
+    content = message.get("content")
+    blocks = content if isinstance(content, list) else []
+    return bool(message.get("tool_calls")) or any(block.get("type") == "tool_use" for block in blocks)
 
 
 def _ends(texts: Sequence[str]) -> str:
@@ -104,7 +149,8 @@ def _beginning(texts: Iterable[str]) -> str:
 
 
 def _stored(data: bytes) -> bytes:
-    return sketch_of(Trajectory.from_json(data)).astype("<u8").tobytes()
+    sketch = sketch_of(Trajectory.from_json(data))
+    return np.array([sketch.opening, *sketch.smallest.tolist()], dtype="<u8").tobytes()
 
 
 def _likeness(first: Shingles, second: Shingles) -> float:

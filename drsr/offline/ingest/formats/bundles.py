@@ -25,7 +25,7 @@ _LARGEST_EVENT = 1 << 20
 
 def gather(files: Iterable[SourceFile]) -> Iterator[SourceFile]:
     """Yield the same files in the same order, with every folder of event files as one file."""
-    for _, group in groupby(files, key=lambda file: _folder(file.relative)):
+    for _, group in groupby(files, key=lambda file: folder_of(file.relative)):
         members = iter(group)
         first = list(islice(members, 2))
         if not _opens_event_folder(first):
@@ -34,7 +34,7 @@ def gather(files: Iterable[SourceFile]) -> Iterator[SourceFile]:
             continue
         listed = [*first, *members]  # one run, whose events are read together anyway
         if _are_alike(listed):
-            yield _bundle(listed)
+            yield bundle(listed)
         else:
             yield from listed
 
@@ -56,12 +56,15 @@ def _are_alike(files: list[SourceFile]) -> bool:
 
 def _opens_event_folder(files: list[SourceFile]) -> bool:
     """Return whether a folder that starts with these two files is one of events, if the others are alike."""
-    if len(files) < 2 or not _are_alike(files):
-        return False
-    if files[0].size is not None and files[0].size > _LARGEST_EVENT:
+    return len(files) >= 2 and _are_alike(files) and is_event_file(files[0])
+
+
+def is_event_file(file: SourceFile) -> bool:
+    """Return whether a file is one event."""
+    if file.refused or (file.size is not None and file.size > _LARGEST_EVENT):
         return False
     try:
-        with files[0].open() as stream:
+        with file.open() as stream:
             head = stream.read(_LARGEST_EVENT)
         value = loads(head) if b'"source"' in head and b'"timestamp"' in head else None
     except (Unreadable, DrsrError):  # said again, and to more purpose, when the file itself is read
@@ -69,15 +72,15 @@ def _opens_event_folder(files: list[SourceFile]) -> bool:
     return openhands_sdk.is_event(value) or openhands_v0.is_event(value)
 
 
-def _bundle(members: list[SourceFile]) -> SourceFile:
+def bundle(members: list[SourceFile]) -> SourceFile:
     first = members[0]
     digest = hashlib.sha256()
     for member in members:
         digest.update(f"{member.relative}\0{member.fingerprint}\n".encode())
     known = all(member.fingerprint for member in members)
     return SourceFile(
-        location=_folder(first.location),
-        relative=_folder(first.relative).rstrip("/!") or first.source,
+        location=folder_of(first.location),
+        relative=folder_of(first.relative).rstrip("/!") or first.source,
         source=first.source,
         fingerprint=digest.hexdigest() if known else None,
         size=sum(member.size or 0 for member in members),
@@ -87,6 +90,6 @@ def _bundle(members: list[SourceFile]) -> SourceFile:
     )
 
 
-def _folder(path: str) -> str:
+def folder_of(path: str) -> str:
     """The path of a file's folder, or of its archive where it lies at the top of one."""
     return path[: max(path.rfind("/"), path.rfind("!")) + 1]

@@ -89,11 +89,15 @@ def are_autogen_messages(messages: list[Any]) -> bool:
 def is_inverted(messages: list[Any]) -> bool:
     """Return whether roles are those that AG2's initiator of a chat sees: what it says itself is the `assistant`'s.
 
-    All speakers are named, the one who begins counts as assistant, and another one answers as user.
+    The one who begins counts as assistant, and another one answers as user. All speakers are named; older versions name
+    none, and then it shows where what code printed is the assistant's.
     """
     first = messages[0]
-    if dig(first, "role") != "assistant" or not isinstance(dig(first, "name"), str) or first.get("tool_calls"):
+    if dig(first, "role") != "assistant" or first.get("tool_calls"):
         return False
+    if "name" not in first:
+        said = (dig(message, "content") for message in messages if dig(message, "role") == "assistant")
+        return any(isinstance(content, str) and content.startswith("exitcode: ") for content in said)
     others = [message for message in messages if dig(message, "role") != "tool"]
     named = all(isinstance(dig(message, "name"), str) for message in others)
     return named and any(dig(message, "role") == "user" for message in others)

@@ -53,6 +53,8 @@ def _read(records: Iterator[Record], file: SourceFile) -> Iterator[Found]:
     for line in lines:
         chains.setdefault(_chain_name(line), []).append(line)
     main = chains.pop("", [])
+    if not any(map(_begins_stretch, main)):  # where one does, lines before it are found by their places
+        main = in_order(_by_time(main))
     session = _session(main) or _session(lines)
     runs = []
     for stretch, (part, preserved) in enumerate(_stretches(main)):
@@ -230,6 +232,14 @@ def _preserved_lines(lines: list[Json], boundary: int) -> list[int]:
     return []  # a segment whose ends do not hang together
 
 
+def _by_time(lines: list[Json]) -> list[Json]:
+    """The same lines, by their times if one stands before its parent: which branch is the last cannot be seen then."""
+    places = _uuids(lines)
+    if all(places.get(str(line.get("parentUuid")), -1) <= index for index, line in enumerate(lines)):
+        return lines
+    return sorted(lines, key=lambda line: str(line.get("timestamp") or ""))
+
+
 def in_order(lines: list[Json]) -> list[Json]:
     """Return the same lines; any line before its parent is moved directly after it."""
     places = _uuids(lines)
@@ -251,7 +261,7 @@ def in_order(lines: list[Json]) -> list[Json]:
 READERS = (
     Reader(
         "claude_code",
-        2,
+        3,
         "Claude Code sessions (`sessionId`, `uuid`, `message`)",
         _recognises,
         _read,

@@ -40,17 +40,24 @@ class EventView(NamedTuple):
 
 
 def views(events: Iterable[Json], condensation: Callable[[Json], Forgotten | None]) -> Iterator[EventView]:
-    """Yield the stretches of an event log. `condensation` says what an event makes the agent forget, if anything."""
+    """Yield the stretches of an event log. `condensation` says what an event makes the agent forget, if anything.
+
+    A summary takes the place of the one before it, which it was made from, whether the log says so or not: older
+    versions of OpenHands show the latest summary alone, newer ones name it among what is forgotten.
+    """
     view = EventView([], [])
-    for event in events:
-        forgotten = condensation(event)
+    told: Json | None = None
+    for happened in events:
+        forgotten = condensation(happened)
         if forgotten is None:
-            view.events.append(event)
+            view.events.append(happened)
             continue
         yield view
-        kept = [kept for kept in [*view.preserved, *view.events] if not forgotten.takes(kept)]
+        kept = [event for event in [*view.preserved, *view.events] if not forgotten.takes(event)]
         if forgotten.summary is not None:
+            kept = [event for event in kept if event is not told]
             kept.insert(forgotten.offset, forgotten.summary)
+            told = forgotten.summary
         view = EventView(kept, [])
     yield view
 

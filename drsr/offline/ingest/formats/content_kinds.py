@@ -13,8 +13,8 @@ _KNOWN_BINARY = (
     (b"\x89PNG", "an image"),
     (b"\xff\xd8\xff", "an image"),
     (b"\x80", "a Python pickle, which is never loaded; export it as JSON lines"),
-    (b"7z\xbc\xaf", "a 7z archive; unpack it, or pack it as zip"),
-    (b"Rar!", "a rar archive; unpack it, or pack it as zip"),
+    (b"7z\xbc\xaf", "a 7z archive; unpack it, or pack it as zip or tar"),
+    (b"Rar!", "a rar archive; unpack it, or pack it as zip or tar"),
 )
 
 
@@ -24,8 +24,6 @@ _WIDE_MARKS = (  # the longer ones first: that of UTF-32LE starts with that of U
     (codecs.BOM_UTF16_LE, "utf-16"),
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
-_TAR_MARK = 257
-"""The position at which a tar archive says that it is one."""
 
 
 def refuse_other_content(head: bytes) -> None:
@@ -45,8 +43,9 @@ def _refuse_binary(head: bytes) -> None:
     if encoding:
         hint = f"convert it first, for instance with iconv -f {encoding} -t utf-8"
         raise Unreadable("encoding", f"{encoding.upper()}; {hint}")
-    if head[_TAR_MARK : _TAR_MARK + 5] == b"ustar":
-        raise Unreadable("binary", "not JSON but a tar archive; unpack it, or pack it as zip")
+    if head and not head.strip(b"\0"):
+        detail = "zero bytes, as an archive without files or a file that was never written; copy it again"
+        raise Unreadable("empty", detail)
     for magic, name in _KNOWN_BINARY:
         if head.startswith(magic):
             raise Unreadable("binary", f"not JSON but {name}")
@@ -69,8 +68,8 @@ def _wide_encoding(head: bytes) -> str | None:
 
 def text_advice(head: bytes) -> str | None:
     """Return what a text file is that holds no JSON, and what to do, where its first bytes tell."""
-    if head.lstrip().startswith(b"# aider chat started"):
-        return "Aider's chat history in Markdown; log its model calls through a LiteLLM callback and read that log"
+    if head.lstrip().startswith((b"# aider chat started", b"TO LLM ")):
+        return "a history that Aider wrote as text; log its model calls through a LiteLLM callback and read that log"
     first = head.partition(b"\n")[0]
     if first.count(b",") >= 2 and b"messages" in first:
         return "a CSV file; write the same rows as JSON lines or Parquet"

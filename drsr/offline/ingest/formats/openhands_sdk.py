@@ -138,14 +138,17 @@ def _condensation(event: Json) -> Forgotten | None:
     ids = event.get("forgotten_event_ids")
     known = frozenset(name for name in ids if isinstance(name, str)) if isinstance(ids, list) else frozenset()
     summary, offset = event.get("summary"), event.get("summary_offset")
-    told = {"kind": "CondensationSummaryEvent", "summary": summary} if isinstance(summary, str) and summary else None
-    return Forgotten(known, told, offset if isinstance(offset, int) else 0)
+    if not isinstance(summary, str) or not summary or not isinstance(offset, int):
+        return Forgotten(known, None, 0)  # the view holds a summary only where it has a place
+    return Forgotten(
+        known, {"kind": "CondensationSummaryEvent", "summary": summary, "id": f"{event.get('id')}-summary"}, offset
+    )
 
 
 READERS = (
     Reader(
         "openhands_sdk",
-        3,
+        4,
         "OpenHands SDK events (`kind`: ActionEvent, ObservationEvent, ...)",
         is_event,
         _read,

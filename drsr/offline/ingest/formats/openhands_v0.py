@@ -65,6 +65,9 @@ def _read_runs(records: Iterator[Record], file: SourceFile) -> Iterator[Found]:
 
 def _read_events(records: Iterator[Record], file: SourceFile) -> Iterator[Found]:
     events = [record.value for record in records if is_event(record.value)]
+    numbers = [event.get("id") for event in events]
+    if all(isinstance(number, int) for number in numbers) and len(set(numbers)) == len(numbers):
+        events.sort(key=lambda event: int(event["id"]))  # its own files are called 0.json, 1.json, 10.json, 2.json, ...
     runs = list(_runs(events, file.location, None, None, None))
     task = opening_task(runs[0].request) if runs else None
     yield from (replace(run, task=task) for run in runs)
@@ -193,10 +196,10 @@ def _flat(history: list[Any]) -> list[Json]:
 
 
 READERS = (
-    Reader("openhands_v0", 2, "OpenHands V0 output (`history` of events)", _is_run, _read_runs),
+    Reader("openhands_v0", 3, "OpenHands V0 output (`history` of events)", _is_run, _read_runs),
     Reader(
         "openhands_v0_events",
-        3,
+        4,
         "OpenHands V0 events, one per line, list element or file",
         is_event,
         _read_events,

@@ -14,6 +14,7 @@ from drsr.offline.ingest.formats.bundles import eval_archive, gather
 from drsr.offline.ingest.formats.formats import all_readers
 from drsr.offline.ingest.formats.json_values import dumps
 from drsr.offline.ingest.formats.openai_chat import is_message
+from drsr.offline.ingest.formats.passing_bundles import gather_passing
 from drsr.offline.ingest.formats.plug_ins import failure_on, shown, sound
 from drsr.offline.ingest.formats.reader import PLAIN_CHAT, Reader, Run
 from drsr.offline.ingest.formats.records import NotOneDocument, Record, document, records
@@ -70,17 +71,14 @@ def _opened(
     """Yield the runs of a file, unpacked if it is packed. NotOneDocument as `records` says."""
     try:
         with file.open() as stream:
-            packing = archives.packing(stream)
-            if packing == "zip" and not packed:
-                yield from _archive(list(archives.zip_members(stream, file, limits)), file, readers, limits)
-                return
-            if packing == "zip":
+            layers = archives.peeled(stream, file.location, limits)
+            if layers.archive and packed:
                 raise Unreadable("nested_archive", "an archive inside an archive; unpack the outer one")
-            plain = archives.unpacked(stream, packing, file.location, limits) if packing else stream
-            if packing and archives.packing(plain):
-                raise Unreadable("nested_archive", "packed twice; unpack it once")
-            size = None if packing else file.size
-            found = records(plain, file.location, limits, size, is_document=is_document)
+            if layers.archive:
+                yield from _archive(_members_of(layers, file, limits), file, readers, limits)
+                return
+            size = None if layers.compression else file.size
+            found = records(layers.stream, file.location, limits, size, is_document=is_document)
             yield from _runs(found, file, readers, limits)
     except Unreadable as problem:
         yield Quarantined(file.location, problem.reason, problem.detail)
@@ -89,16 +87,24 @@ def _opened(
             raise error
 
 
-def _archive(
-    members: list[SourceFile], file: SourceFile, readers: tuple[Reader, ...], limits: Limits
-) -> Iterator[Item]:
-    if not members:
-        yield Quarantined(file.location, "empty", "the archive holds no files")
+def _members_of(layers: archives.Layers, file: SourceFile, limits: Limits) -> Iterator[SourceFile]:
+    """The files of an archive, those that are one run together as one. Raises Unreadable."""
+    if layers.archive == "tar":
+        return gather_passing(archives.tar_members(layers.stream, file, limits), limits)
+    members = list(archives.zip_members(layers.stream, file, limits))
     parts = eval_archive(members)
-    if parts:
-        members = [replace(file, members=parts)]
-    for member in gather(members):
+    return gather([replace(file, members=parts)] if parts else members)
+
+
+def _archive(
+    members: Iterator[SourceFile], file: SourceFile, readers: tuple[Reader, ...], limits: Limits
+) -> Iterator[Item]:
+    nothing = True
+    for member in members:
+        nothing = False
         yield from _contents(member, readers, limits, packed=True)
+    if nothing:
+        yield Quarantined(file.location, "empty", "the archive holds no files")
 
 
 def _members(file: SourceFile, limits: Limits) -> Iterator[Record | Quarantined]:

@@ -41,8 +41,9 @@ def _read(value: Json, record: Record, file: SourceFile) -> Run:
     if value.get("history"):
         _add_history(chat, [as_dict(message, "a message") for message in as_list(value["history"], "history")])
     else:
-        for step in as_list(value.get("trajectory"), "trajectory"):
-            _add_step(chat, as_dict(step, "a step"))
+        steps = as_list(value.get("trajectory"), "trajectory")
+        for number, step in enumerate(steps):
+            _add_step(chat, as_dict(step, "a step"), number == len(steps) - 1)
     return Run(
         record.place,
         "openai",
@@ -56,7 +57,7 @@ def _read(value: Json, record: Record, file: SourceFile) -> Run:
 def _add_history(chat: Chat, history: list[Json]) -> None:
     observed = False  # whether the message before was a text action, so that this one is its observation
     demonstration = False
-    for message in history:
+    for number, message in enumerate(history):
         role, content, demo = message.get("role"), message.get("content"), message.get("is_demo") is True
         if role == "assistant":
             calls = as_list(message.get("tool_calls") or [], "tool_calls")
@@ -64,7 +65,8 @@ def _add_history(chat: Chat, history: list[Json]) -> None:
             observed = not calls and isinstance(action, str) and bool(action.strip())
             if observed:
                 calls, content = [tool_call("bash", {"command": str(action).rstrip("\n")})], _thought(message)
-            chat.answer(content, calls, reasoning=reasoning_of(message), demo=demo)
+            decided = not (observed and number == len(history) - 1 and _is_given_up(message, message.get("content")))
+            chat.answer(content, calls, reasoning=reasoning_of(message), demo=demo, decided=decided)
             demonstration = demo
         elif role == "tool" or message.get("tool_call_ids"):
             ids = as_list(message.get("tool_call_ids") or [None], "tool_call_ids")
@@ -77,14 +79,24 @@ def _add_history(chat: Chat, history: list[Json]) -> None:
             observed = False
 
 
-def _add_step(chat: Chat, step: Json) -> None:
+def _add_step(chat: Chat, step: Json, is_last: bool) -> None:
     action = step.get("action")
     if not isinstance(action, str) or not action.strip():
         chat.answer(step.get("response") or step.get("thought"))
         return
-    chat.answer(step.get("thought"), [tool_call("bash", {"command": action.rstrip("\n")})])
+    decided = not (is_last and _is_given_up(step, step.get("response")))
+    chat.answer(step.get("thought"), [tool_call("bash", {"command": action.rstrip("\n")})], decided=decided)
     if isinstance(step.get("observation"), str):
         chat.result(None, step["observation"])
+
+
+def _is_given_up(step: Json, response: Any) -> bool:
+    """Return whether SWE-agent itself spoke: it ends a run by a thought (`Exit due to ...`) and an action (`exit_cost`)
+    that is no part of the response. A model's action is."""
+    thought, action = step.get("thought"), step.get("action")
+    if not (isinstance(response, str) and isinstance(thought, str) and isinstance(action, str)):
+        return False
+    return bool(response.strip()) and response.strip() == thought.strip() and action.strip() not in response
 
 
 def _thought(message: Json) -> Any:
@@ -112,4 +124,4 @@ def _keys(value: Any) -> set[str]:
     return set(value) if isinstance(value, dict) else set()
 
 
-READERS = (Reader("swe_agent", 1, "SWE-agent .traj (`history`, `trajectory`)", _recognises, each(_read)),)
+READERS = (Reader("swe_agent", 2, "SWE-agent .traj (`history`, `trajectory`)", _recognises, each(_read)),)

@@ -22,12 +22,17 @@ def _has(value: dict[str, Any], keys: tuple[str, ...]) -> bool:
 
 
 _KNOWN: tuple[tuple[tuple[str, ...], str], ...] = (
-    (("custom_id", "body.messages"), f'{_BATCH}{{"request": ..., "response": ...}}'),
-    (("custom_id", "response.body"), f'{_BATCH}{{"request": ..., "response": ...}}'),
-    (
-        ("tasks_output", "raw"),
-        "a CrewAI result holds what tasks gave, not what models saw; trace the crew with OpenTelemetry "
-        "(OpenInference, OpenLIT) or through LiteLLM, and read those spans or logs",
+    *(
+        (("custom_id", other), f'{_BATCH}{{"request": ..., "response": ...}}')
+        for other in ("body", "response.body", "error")
+    ),
+    *(
+        (
+            keys,
+            "a CrewAI result holds what tasks gave, not what models saw; trace the crew with OpenTelemetry "
+            "(OpenInference, OpenLIT) or through LiteLLM, and read those spans or logs",
+        )
+        for keys in (("tasks_output", "raw"), ("task_name", "task", "agent", "output"))
     ),
     (
         ("info", "data.spans"),
@@ -48,6 +53,15 @@ _KNOWN: tuple[tuple[tuple[str, ...], str], ...] = (
     (
         ("thread_id", "assistant_id", "object"),
         "an object of OpenAI's Assistants API, whose threads keep no calls; " + _CHAT,
+    ),
+    (
+        ("chat_history",),
+        "a chat history whose speakers have no names, so that nobody can tell whose roles these are (AutoGen's are "
+        "relative); export it with `name`, or as a chat: " + _CHAT,
+    ),
+    *(
+        (("ts", "type", kind), "Cline's window; api_conversation_history.json beside it has what the model saw")
+        for kind in ("say", "ask")
     ),
     (("chosen", "rejected"), "pairs of preferred answers are not recorded runs; " + _CHAT),
     (("prompt", "completion"), "single prompts with their completions are not runs with a history; " + _CHAT),

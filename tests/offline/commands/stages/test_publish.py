@@ -37,7 +37,7 @@ def test_publish_and_again(pipeline: Pipeline, capsys: pytest.CaptureFixture[str
     assert (code, err) == (0, "")
     assert out.startswith("published drsr-policy 1.0\n")
     assert out.count("  passed  ") == 17
-    assert "84 rules are kept" in out
+    assert "85 rules are kept" in out
     assert "8 links computed again" in out
     index = tmp_path / "var" / "index"
     assert f"pip install --no-deps --index-url {index.as_uri()} drsr-policy" in out

@@ -10,7 +10,7 @@ from drsr.errors import SettingsError
 from drsr.expectations.judging import judge
 from drsr.offline.catalog.engine import Catalog
 from drsr.offline.ingest import stage
-from drsr.offline.ingest.feeds.limits import Limits, feeds, load_limits
+from drsr.offline.ingest.feeds.limits import Limits, feeds, limits_of, load_limits
 from drsr.offline.ingest.stage import ingest
 from drsr.offline.store.artifacts import ArtifactStore
 from tests.offline.chat_files import chat, write_json, write_text
@@ -62,6 +62,12 @@ def test_the_file_of_limits(tmp_path: Path) -> None:
     assert load_limits(path) == {}
     write_text(path, "[agents]\nquarantined = 0.1\nruns = 7\n")
     assert load_limits(path) == {"agents": Limits(0.1, 7)}
+    write_text(path, '[agents]\nruns = 7\nmodel_says = ["Bye!"]\n[default]\nquarantined = 0.1\nruns = 3\n')
+    default = Limits(0.1, 3)
+    limits = load_limits(path)
+    assert limits == {"agents": Limits(0.1, 7, model_says=("Bye!",)), "default": default}
+    assert limits_of("others", limits) == default
+    assert limits_of("others", {}) == Limits()
 
 
 @pytest.mark.parametrize(
@@ -74,6 +80,10 @@ def test_the_file_of_limits(tmp_path: Path) -> None:
         ("[a]\nredact = 1", "[a] redact must be the name of a file, not 1"),
         ("[a]\nruns = -1", "[a] runs is -1"),
         ("[", "cannot be read"),
+        ('[a]\nmodel_says = "a"', "[a] model_says must be a list of sentences"),
+        ("[a]\nmodel_says = [1]", "[a] model_says must be a list of sentences"),
+        ('[a]\nframework_says = [" "]', "[a] ' ' is no sentence"),
+        ('[a]\nmodel_says = ["…"]', "[a] '…' is no sentence"),
     ],
 )
 def test_a_mistake_in_it_is_named(tmp_path: Path, text: str, said: str) -> None:

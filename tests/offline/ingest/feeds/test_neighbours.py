@@ -57,6 +57,33 @@ def test_other_runs_are_groups_of_their_own(catalog: Catalog, artifacts: Artifac
     assert len(places(catalog)) == 8
 
 
+@pytest.mark.parametrize("growing", [True, False])
+def test_a_run_that_is_exported_as_it_grows_stays_in_its_group(
+    catalog: Catalog, artifacts: ArtifactStore, tmp_path: Path, growing: bool
+) -> None:
+    for seed in range(4):
+        for day, messages in enumerate((6, 9, 15) if growing else (15, 9, 6)):
+            whole = chat(seed, steps=6)["messages"]
+            write_json(tmp_path / "runs" / f"day{day}" / f"{seed}.json", {"messages": whole[:messages]})
+    ingest(catalog, artifacts, str(tmp_path / "runs" / "day0"), source="agents")
+    ingest(catalog, artifacts, str(tmp_path / "runs"), source="agents")
+    assert len(places(catalog)) == 4
+
+
+def test_a_beginning_is_all_that_was_said_up_to_the_second_call_or_the_third_answer() -> None:
+    def opening(messages: list[dict[str, Any]]) -> int:
+        return sketch_of(Recorded("r", "openai", {"messages": messages}, "x/1")).opening
+
+    calls = chat(1, steps=6)["messages"]
+    talk = [{"role": role, "content": f"{role} {turn}"} for turn in range(4) for role in ("user", "assistant")]
+    assert [opening(messages) for messages in (calls[:4], talk[:5])] == [0, 0]
+    assert opening(calls[:5]) == opening(calls) != opening([*calls[:3], {**calls[3], "content": "else"}, *calls[4:]])
+    demonstrated = [{**message, "is_demo": True} for message in calls[1:8]]
+    assert opening([*demonstrated, *calls[:4]]) == 0
+    assert opening([*demonstrated, *calls[:5]]) == opening([*demonstrated, *calls]) != 0
+    assert opening(talk[:6]) == opening(talk) != opening([*talk[:4], {**talk[4], "content": "else"}, *talk[5:]])
+
+
 def test_a_named_task_is_left_where_it_is(catalog: Catalog, artifacts: ArtifactStore, tmp_path: Path) -> None:
     for number in range(3):
         write_json(tmp_path / "runs" / f"{number}.json", nameless(1, task=f"t{number}"))
@@ -71,5 +98,5 @@ def test_a_long_form_at_the_beginning_does_not_make_runs_alike() -> None:
         own = " ".join(f"w{seed}x{number}" for number in range(6_000))
         return Recorded("r", "openai", {"messages": [{"role": "user", "content": f"{form} {own}"}]}, "x/1")
 
-    first, second = sketch_of(run(1)), sketch_of(run(2))
+    first, second = sketch_of(run(1)).smallest, sketch_of(run(2)).smallest
     assert 0 < len(set(first) & set(second)) < 0.6 * len(first)

@@ -82,6 +82,15 @@ def test_a_group_chat_is_refused() -> None:
     assert (problem.reason, "critic" in problem.detail) == ("several_agents", True)
 
 
+def test_turned_roles_without_names_are_refused() -> None:
+    said = [("assistant", TASK), ("user", "```sh\nls\n```"), ("assistant", "exitcode: 0\nrusty"), ("user", ANSWER)]
+    nameless = [{"role": role, "content": content} for role, content in said]
+    problem = only_problem(read_value(nameless))
+    assert (problem.reason, "`name`" in problem.detail) == ("malformed", True)
+    greeted = one(read_value([*nameless[:2], {"role": "assistant", "content": "fine"}]))
+    assert greeted.reader.startswith("openai_chat/")
+
+
 def test_a_chat_with_names_whose_assistant_answers_stays_a_chat() -> None:
     chat = [{"role": "user", "name": "ann", "content": "go"}, {"role": "assistant", "name": "bot", "content": "done"}]
     (item,) = read_value(chat)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from drsr.offline.ingest.formats.claude_code import in_order
 from drsr.offline.ingest.trajectories import Quarantined, Trajectory
@@ -139,6 +141,39 @@ def test_lines_follow_their_parents_wherever_they_stand() -> None:
     assert sorted(map(str, in_order(ring))) == sorted(map(str, ring))
 
 
+@given(st.permutations(range(7)))
+def test_a_session_in_another_order_of_lines_is_the_same_run(order: list[int]) -> None:
+    def use(name: str) -> Json:
+        return {"type": "tool_use", "id": name, "name": "Read", "input": {}}
+
+    def result(name: str) -> Json:
+        return {"type": "tool_result", "tool_use_id": name, "content": name}
+
+    contents: list[tuple[str, str | None, Any]] = [
+        ("user", None, "go"),
+        ("assistant", "0", [use("a")]),
+        ("assistant", "1", [use("b")]),  # both at once
+        ("user", "1", [result("a")]),
+        ("user", "2", [result("b")]),
+        ("assistant", "4", "half of it"),
+        ("user", "5", "on"),
+    ]
+    lines: list[Json] = [
+        {
+            "type": role,
+            "uuid": str(at),
+            "parentUuid": parent,
+            "sessionId": "sess-1",
+            "timestamp": f"2026-01-01T00:00:0{at}Z",
+            "message": {"role": role, "content": content},
+        }
+        for at, (role, parent, content) in enumerate(contents)
+    ]
+    trajectory = one(read_bytes(as_lines([lines[at] for at in order])))
+    assert trajectory.content_hash == one(read_bytes(as_lines(lines))).content_hash
+    assert shape(trajectory) == ["user", "assistant+1", "user=1", "assistant+1", "user=1", "assistant", "user"]
+
+
 def test_what_the_program_says_itself_is_history_and_no_decision() -> None:
     made_up = reply("9", "l8", "No response requested.")
     made_up["message"]["model"] = "<synthetic>"
@@ -195,4 +230,4 @@ def test_a_resumed_file_is_named_after_its_own_session() -> None:
 
 
 def test_parents_that_go_round_in_circles() -> None:
-    assert said(runs([say("1", "2", "one"), reply("2", "1", "two")])[0]) == ["one", "two"]
+    assert sorted(said(runs([say("1", "2", "one"), reply("2", "1", "two")])[0])) == ["one", "two"]

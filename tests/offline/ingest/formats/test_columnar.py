@@ -8,6 +8,7 @@ import json
 import resource
 import subprocess
 import sys
+import tarfile
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -103,7 +104,17 @@ def test_in_archives() -> None:
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w") as target:
         target.writestr("data/train.parquet", FILES["parquet"])
-    for data in (packed.getvalue(), gzip.compress(FILES["parquet"]), gzip.compress(FILES["arrow_stream"])):
+    tar = io.BytesIO()
+    with tarfile.open(fileobj=tar, mode="w") as archive:
+        entry = tarfile.TarInfo("data/train.parquet")
+        entry.size = len(FILES["parquet"])
+        archive.addfile(entry, io.BytesIO(FILES["parquet"]))
+    for data in (
+        packed.getvalue(),
+        gzip.compress(tar.getvalue()),
+        gzip.compress(FILES["parquet"]),
+        gzip.compress(FILES["arrow_stream"]),
+    ):
         assert [isinstance(item, Trajectory) for item in read_bytes(data)] == [True, True]
     (problem,) = read_bytes(gzip.compress(FILES["parquet"]), limits=Limits(document=100))
     assert (problem.reason, "unpack" in problem.detail) == ("too_large", True)  # type: ignore[union-attr]

@@ -121,7 +121,10 @@ def test_sources_with_a_mapping_of_their_own(tmp_path: Path) -> None:
     assert found.name == "mapping"
     assert mapping_of("agents") is None
     assert mapping_of("other") is None
-    mapping_of = load_mappings(write_text(tmp_path / "feeds.toml", limits.replace("desk]", "default]")))
+    default = limits.replace("desk]", "default]")
+    mapping_of = load_mappings(write_text(tmp_path / "feeds.toml", default))
+    assert [mapping_of(source) is None for source in ("agents", "other")] == [False, False]
+    mapping_of = load_mappings(write_text(tmp_path / "feeds.toml", default.replace("runs = 1", 'mapping = ""')))
     assert [mapping_of(source) is None for source in ("agents", "other")] == [True, False]
     with pytest.raises(SettingsError, match="absent"):
         load_mappings(write_text(tmp_path / "feeds.toml", '[desk]\nmapping = "absent.toml"'))

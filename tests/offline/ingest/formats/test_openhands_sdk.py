@@ -6,6 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from drsr.offline.ingest.formats import gather, read
 from drsr.offline.ingest.trajectories import Trajectory
 from drsr.offline.store.locations import open_location
@@ -94,6 +96,38 @@ def test_what_a_condensation_preserved_is_history_and_no_decision() -> None:
     assert isinstance(second, Trajectory)
     assert shape(second) == ["system", "user", "assistant+2", "tool", "tool", "assistant"]
     assert (decisions(first), decisions(second)) == ([2], [5])
+
+
+def test_the_folder_of_an_attempt_is_no_part_of_its_task() -> None:
+    def task(said: str) -> str | None:
+        opening = {**OPENHANDS_SDK[1], "llm_message": {"role": "user", "content": said}, "extended_content": []}
+        return one(read_value([OPENHANDS_SDK[0], opening, *OPENHANDS_SDK[2:]])).task
+
+    assert task("Mend /workspace/a1/wheel.py") == task("Mend /workspace/b2/wheel.py")
+    assert task("Mend it in /tmp/x") == task("Mend it in /tmp/y")
+    assert task("Mend /workspace/a1/wheel.py") != task("Mend /workspace/a1/chain.py")
+
+
+@pytest.mark.parametrize("named", [[], ["f-summary"]])
+def test_a_second_summary_stands_where_the_first_stood(named: list[str]) -> None:
+    def forget(name: str, second: int, *ids: str, **more: Any) -> dict[str, Any]:
+        time = f"2026-01-01T00:00:{second:02d}"
+        known = {"timestamp": time, "source": "environment", "kind": "Condensation", "forgotten_event_ids": [*ids]}
+        return {"id": name, **known, **more}
+
+    done = OPENHANDS_SDK[7]
+    log = [
+        *OPENHANDS_SDK[:6],
+        forget("f", 6, "e2", "e3", "e4", "e5", summary="Looked.", summary_offset=2),
+        done,
+        forget("g", 8, "e7", *named, summary="Looked, and is done.", summary_offset=2),
+        {**done, "id": "e9", "timestamp": "2026-01-01T00:00:09"},
+        forget("h", 10, "e9", summary="It has no place, so nobody sees it."),
+        {**done, "id": "e11", "timestamp": "2026-01-01T00:00:11"},
+    ]
+    runs = [item for item in read_value(log) if isinstance(item, Trajectory)]
+    said = [[message["content"] for message in run.request["messages"][2:]] for run in runs]
+    assert said[1:] == [["Looked.", "Done."], *[["Looked, and is done.", "Done."]] * 2]
 
 
 def write_events(folder: Path, *, indent: int | None = None) -> None:

@@ -45,6 +45,42 @@ def test_in_a_chat_in_anthropics_form_and_in_a_swe_agent_run() -> None:
     assert len(decisions(one(read_value(run)))) == len(decisions(one(read_value(SWE_AGENT_TEXT)))) - 1
 
 
+ENDED: dict[str, Any] = {"role": "assistant", "content": "No money", "thought": "No money", "action": "exit_money"}
+
+
+@pytest.mark.parametrize(
+    ("changed", "expected"),
+    [
+        ({}, [6]),
+        ({"content": "No money\n```\nexit_money\n```"}, [6, 8]),  # a model gave up
+        ({"content": "exit_money", "thought": "exit_money"}, [6, 8]),  # all of it is the action
+        ({"content": '{"command": "exit_money"}'}, [6, 8]),
+        ({"action": ""}, [6, 8]),  # words alone: only a repeated sentence gives it away
+    ],
+)
+def test_the_action_that_ends_a_swe_agent_run_is_part_of_what_a_model_said(
+    changed: dict[str, Any], expected: list[int]
+) -> None:
+    history = [*SWE_AGENT_TEXT["history"][:-1], {**ENDED, **changed}]
+    observed = {"role": "user", "content": "spokes = 0"}
+    model = {"role": "assistant", "content": "No money", "thought": "No money", "action": "exit_money"}
+    assert decisions(one(read_value({**SWE_AGENT_TEXT, "history": history}))) == [*demonstrated(), *expected]
+    # With an observation behind it, it was carried out, whoever said it.
+    assert decisions(one(read_value({**SWE_AGENT_TEXT, "history": [*history[:-1], model, observed]})))[-1] == 8
+
+
+def test_the_same_in_a_list_of_steps() -> None:
+    step = {"action": "ls", "observation": "a", "response": "I look\nls", "thought": "I look", "state": "{}"}
+    ended = {"action": "exit_money", "observation": "", "response": "No money", "thought": "No money", "state": "{}"}
+    run = one(read_value({"environment": "main", "trajectory": [step, ended], "info": {}}))
+    assert decisions(run) == [0]
+
+
+def demonstrated() -> list[int]:
+    """The places of the demonstration's messages, which are no decisions of this run but are marked otherwise."""
+    return [at for at in decisions(one(read_value(SWE_AGENT_TEXT))) if at < 6]
+
+
 def test_no_state_is_frozen_at_what_is_no_decision() -> None:
     messages: list[dict[str, Any]] = [{"role": "user", "content": "count the files"}]
     for number in range(9):
