@@ -47,7 +47,7 @@ _LAYERS = 3
 """JSON in a text of JSON, and once more."""
 _ESCAPE = re.compile(r'\\(?:u([0-9a-fA-F]{4})|(["\\/bfnrt]))')
 _STANDS_FOR = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
-_VALUE_BEFORE, _VALUE_AFTER = re.compile(r"[:,\[]\s{0,8}\Z"), re.compile(r"\s*[,\]}]")
+_VALUE_BEFORE, _VALUE_AFTER = re.compile(r"[:,\[]\s{0,8}\Z"), re.compile(r"\s{0,8}[,\]}]")
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,30}")
 
 
