@@ -56,7 +56,7 @@ def test_nights_of_one_hour_are_told_apart() -> None:
     ]
     assert [said(night) for night in nights[1:]] == [
         "nothing new to work on",
-        "nothing was to be published",
+        "ended after freeze, without a release",
         "failed in ingest: nothing is there",
     ]
     away = grouped([reads[0], failed(30, "ingest", "nothing is there")])
@@ -75,7 +75,7 @@ def test_time_between_two_runs_of_a_stage_is_not_the_stages() -> None:
     [
         ([stage_run("ingest", 0, 1)], "nothing new to work on"),
         ([stage_run("ingest", 0, 1), stage_run("label", 1, None)], "not finished: label"),
-        ([stage_run("ingest", 0, 1), stage_run("label", 1, 2)], "nothing was to be published"),
+        ([stage_run("ingest", 0, 1), stage_run("label", 1, 2)], "ended after label, without a release"),
         (a_night(0, {"published": False, "waits": "3 states wait"}), "3 states wait"),
         (a_night(0, {"published": False, "reason": "worse"}), "the released policy stays: worse"),
         ([stage_run("ingest", 0, 1), failed(2, "ingest", "a rule is broken")], "failed in ingest: a rule is broken"),
