@@ -24,9 +24,10 @@ from benchmarks.second_opinion import labelled_states
 from drsr.backbone.catalogue import load_backbone
 from drsr.decide.candidates import BINS, Candidate, DecisionState, choose_candidates
 from drsr.offline.catalog.migrations import open_catalog
+from drsr.offline.featurize.exclusions import Exclusion
 from drsr.offline.freeze.states import freeze_trajectory
 from drsr.offline.ingest.trajectories import Trajectory as RecordedRun
-from drsr.offline.label.harm import HARM_TOLERANCE, Exclusion
+from drsr.offline.label.harm import HARM_TOLERANCE
 from drsr.offline.label.target_nll import Pair, TargetNll
 from drsr.offline.store.artifacts import ArtifactStore
 from drsr.request.contracts import TokenIds

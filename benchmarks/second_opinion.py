@@ -32,9 +32,10 @@ from drsr.offline.catalog.migrations import open_catalog
 from drsr.offline.catalog.tables import DecisionState as StateOfCatalog
 from drsr.offline.catalog.tables import Source, Trajectory
 from drsr.offline.evaluate.second_opinion import SecondOpinion
+from drsr.offline.featurize.exclusions import Exclusion
 from drsr.offline.freeze.states import FrozenState, freeze_trajectory
 from drsr.offline.ingest.trajectories import Trajectory as RecordedRun
-from drsr.offline.label.harm import HARM_TOLERANCE, Exclusion, measure_states
+from drsr.offline.label.harm import HARM_TOLERANCE, measure_states
 from drsr.offline.label.target_nll import TargetNll
 from drsr.offline.store.artifacts import ArtifactStore
 from drsr.request.contracts import Tokenizer

@@ -87,7 +87,7 @@ def _drawn_harms(state: DecisionState, target: TokenIds) -> list[MeasuredHarm]:
     sets = deletion_sets(state, len(state.candidates))
     with CLOCK.stopped():
         draw = random.Random(len(state.rendering))
-        return [MeasuredHarm(found, 2.0, 2.0 + draw.gauss(0.01, 0.05), len(target)) for found in sets]
+        return [MeasuredHarm(found, 2.0, 2.0 + draw.gauss(0.01, 0.05)) for found in sets]
 
 
 class StubOfFeaturizeStates:

@@ -17,7 +17,7 @@ from importlib.metadata import entry_points
 from pathlib import Path
 
 from drsr import __version__
-from drsr.command_line import Commands, add_command
+from drsr.command_line import Commands, Parser, add_command
 from drsr.errors import DrsrError, InputError, MissingExtra
 from drsr.tables import printable
 
@@ -88,7 +88,9 @@ def build_parser() -> argparse.ArgumentParser:
     from drsr.commands.overview import overview
     from drsr.proxy.cli import add_commands as add_proxy_commands
 
-    parser = argparse.ArgumentParser(prog="drsr", description="Frozen pruning policies for language-model agents.")
+    parser: argparse.ArgumentParser = Parser(
+        prog="drsr", description="Frozen pruning policies for language-model agents."
+    )
     parser.add_argument("--version", action="version", version=f"drsr {__version__}")
     parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")

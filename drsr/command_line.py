@@ -3,12 +3,24 @@
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Callable
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from drsr.errors import SettingsError
 
 Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser that takes `-3,1,2,4` and `-3%` for values, as argparse takes -3: whoever reads them says what is wrong.
+
+    argparse itself would miss a value. The parsers of commands are of the same class.
+    """
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        self._negative_number_matcher = re.compile(r"-\.?\d")
 
 
 def add_command(

@@ -22,6 +22,7 @@ DTYPES = ("float32", "bfloat16", "float16", MIXED)
 _MAY_BE_SECRET = frozenset({"on_failure", "lineage"})
 """A webhook's path is often a key, and a command may hold one."""
 _WHOLE = re.compile(r"[1-9]\d{0,8}", re.ASCII)
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 _DEVICE = re.compile(r"cpu|mps|cuda(:\d+)?")
 
 
@@ -57,6 +58,11 @@ class Settings:
             raise SettingsError(f"dtype {self.dtype!r} is unknown", hint=f"use one of {', '.join(DTYPES)}")
         if not _WHOLE.fullmatch(self.label_memory_mb):
             raise SettingsError(f"label_memory_mb {self.label_memory_mb!r} is not a number of megabytes above 0")
+        for name in sorted(_MAY_BE_SECRET):
+            scheme = _SCHEME.match(getattr(self, name))
+            if scheme and scheme[1].lower() not in ("http", "https"):
+                other = "the path of a file" if name == "lineage" else "a command"
+                raise SettingsError(f"{name} begins with {scheme[0]}", hint=f"an http or https URL, or {other}")
 
     def __repr__(self) -> str:
         shown = ", ".join(f"{field.name}={self._shown(field.name)!r}" for field in fields(self))

@@ -34,10 +34,19 @@ from drsr.flows.stages.train import train
 from drsr.flows.summaries import leave_dashboard, leave_summary, said
 from drsr.flows.wishes import Wishes, pages_in
 from drsr.offline.catalog.journal import head
-from drsr.offline.ingest.feeds.limits import feeds, load_limits, load_mappings
+from drsr.offline.ingest.feeds.limits import feeds, load_limits, load_mappings, load_redactions
 from drsr.offline.notices import failure_of, note_failure, tell_failure
 from drsr.offline.params import load_params
-from drsr.offline.publish.refreshes import Refresh, Refreshed, last_refresh, new_labels, note_refresh, stamp, waiting
+from drsr.offline.publish.refreshes import (
+    Refresh,
+    Refreshed,
+    last_refresh,
+    new_labels,
+    note_refresh,
+    note_waiting,
+    stamp,
+    waiting,
+)
 from drsr.offline.run import Done, in_order
 from drsr.offline.stages import LAST_BEFORE_TRAINING, NAMES
 
@@ -85,6 +94,7 @@ def nightly(
     logger = get_run_logger()
     load_params()  # rather now than after a night of labelling
     load_mappings()
+    load_redactions()
     if dvc:
         require_repository(Path.cwd())
     refreshed, wishes = Refreshed(view, labeler, certified), Wishes(index, docs, dvc, ablations)
@@ -128,6 +138,7 @@ def nightly(
         if before is not None:
             return _end(done, NOTHING_NEW, before, docs, recorded=False)
         if waits is not None:
+            note_what_waits(waits)
             return _end(done, waits, {"published": False, "reason": waits}, docs, recorded=dvc)
         outcome = dict(done.results["publish"])
         if docs is not None:
@@ -197,6 +208,13 @@ def note_end(refreshed: Refreshed, mark: str | None, outcome: dict[str, Any]) ->
     assert mark is not None  # there was something to publish
     with opened() as place:
         note_refresh(place.catalog, refreshed, Refresh(mark, outcome))
+
+
+@task(name="note-what-waits", **BETWEEN_STAGES)
+def note_what_waits(waits: str) -> None:
+    """Write down why this refresh ended before training."""
+    with opened() as place:
+        note_waiting(place.catalog, waits)
 
 
 @task(name="write-dashboard", **BETWEEN_STAGES)

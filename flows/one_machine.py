@@ -15,6 +15,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from drsr.cli import exit_code
+from drsr.command_line import Parser
 from drsr.errors import DrsrError, ExpectationFailed, NothingThere, ReleaseRefused, SettingsError, SourceUnreachable
 
 HOME = Path("var", "prefect")
@@ -47,6 +48,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("drsr: interrupted; what was recorded stays, and the next run goes on from there", file=sys.stderr)
         return 130
+    except Exception as error:  # whose traceback Prefect has shown
+        print(f"drsr: internal error: {type(error).__name__}: {error}", file=sys.stderr)
+        print("  hint: this is a fault of drsr; report the traceback", file=sys.stderr)
+        return 3
     print(json.dumps(outcome) if options.json else text(outcome))
     return 0
 
@@ -64,7 +69,7 @@ def text(outcome: dict[str, Any]) -> str:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="python -m drsr.flows.nightly",
         description="Ingest, freeze, label, featurize, train, calibrate, evaluate, publish: on what is new, and no "
         "further than the first check that fails. Run it again to do what is left.",
@@ -124,7 +129,26 @@ def _server(home: Path) -> Iterator[None]:
         return
     from drsr.flows.embedded_server import with_embedded_server
 
-    for name in ("prefect", "prefect.flow_runs", "prefect.task_runs"):
-        logging.getLogger(name).setLevel(os.environ.get("PREFECT_LOGGING_LEVEL", "WARNING"))
+    quieten_prefect(os.environ.get("PREFECT_LOGGING_LEVEL"))
     with with_embedded_server(home, _load_stages):
         yield
+
+
+def quieten_prefect(level: str | None) -> None:
+    """Let a terminal show warnings alone, and no failure that is said at the end; all of it where a level is chosen."""
+    for name in ("prefect", "prefect.flow_runs", "prefect.task_runs"):
+        logging.getLogger(name).setLevel(level or "WARNING")
+    if level is None:
+        import prefect.main  # noqa: F401 - which sets up what is shown
+
+        for handler in logging.getLogger().handlers:  # not the one that keeps everything for Prefect's page
+            handler.addFilter(_is_not_said_at_the_end)
+
+
+def _is_not_said_at_the_end(record: logging.LogRecord) -> bool:
+    """Return whether a log record is anything but one of our errors on its way through tasks and flows.
+
+    Each of them would show it with a hundred lines of Prefect's own calls.
+    """
+    error = record.exc_info[1] if record.exc_info else None
+    return not isinstance(error, DrsrError) and not record.getMessage().startswith("Finished in state ")

@@ -103,6 +103,9 @@ def said(stage: str, result: Mapping[str, Any]) -> str:
         case "freeze":
             damaged = len(result.get("damaged", ()))
             text = f"{_trajectories(result['frozen'])} frozen, {_counted(result['states'], 'decision state')}"
+            without = result.get("without_states") or {}
+            if without:
+                text += f", {sum(without.values()):,} without any: {', '.join(sorted(without))}"
             return f"{text}{f', {damaged:,} wait with damaged bytes: drsr freeze' if damaged else ''}"
         case "label" | "featurize":
             return _spread("labelled" if stage == "label" else "featurized", result)

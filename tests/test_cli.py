@@ -214,3 +214,23 @@ def test_usage_errors_exit_with_2(capsys: pytest.CaptureFixture[str]) -> None:
             main(arguments)
         assert caught.value.code == 2
     assert "usage: drsr" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["run", "--skip-training-below", "-3%"], "--skip-training-below must be at least 1, not -3%"),
+        (
+            ["serve", "--upstream", "http://a", "--prices", "-3,1,2,4"],
+            "the price setting input must be a number from 0",
+        ),
+        (["serve", "--upstream", "http://a", "--prices", "-.5"], "-.5: "),
+    ],
+)
+def test_a_value_that_begins_with_a_minus_is_judged_as_a_value(
+    arguments: list[str], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As if it stood behind an equals sign; argparse misses one."""
+    monkeypatch.chdir(tmp_path)
+    assert main(arguments) == 2
+    assert capsys.readouterr().err.startswith(f"drsr: {said}")

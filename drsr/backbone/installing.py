@@ -77,10 +77,6 @@ class GgufModel(NamedTuple):
         check_manifest(self.folder, hint=self.hint, only=[TOKENIZER_FILE, CONFIG_FILE] if tokenizer_only else None)
         return self.folder
 
-    def verify(self) -> None:
-        """Read every byte again; BackboneCorrupt names the first file that is not as it was written."""
-        check_manifest(self.checked_folder(), hint=self.hint, quick=False)
-
     def with_hash(self, path: Path) -> Path:
         """Return the path, if the file there is the model's; raise BackboneCorrupt otherwise."""
         return require_sha256(path, self.gguf_sha256, hint=f"give the file of {self.source}")
@@ -184,12 +180,8 @@ def write_manifest(folder: Path, about: dict[str, Any]) -> None:
     (folder / MANIFEST).write_text(text + "\n", encoding="utf-8")
 
 
-def check_manifest(folder: Path, *, hint: str, only: Iterable[str] | None = None, quick: bool = True) -> None:
-    """Raise BackboneCorrupt unless the files are those of the manifest.
-
-    `only` limits the check to some files. `quick` takes the remembered hash of a file that has not changed since it was
-    last hashed; without it every byte is read again.
-    """
+def check_manifest(folder: Path, *, hint: str, only: Iterable[str] | None = None) -> None:
+    """Raise BackboneCorrupt unless the files, or `only` some of them, are those of the manifest."""
     listed = _read_manifest(folder, hint)
     for name in listed if only is None else only:
         if name not in listed:
@@ -200,7 +192,7 @@ def check_manifest(folder: Path, *, hint: str, only: Iterable[str] | None = None
         size, expected = path.stat().st_size, listed[name]
         if size != expected["size"]:
             raise BackboneCorrupt(f"{size} bytes, the manifest says {expected['size']}", where=str(path), hint=hint)
-        found = remembered(path, file_sha256, what="sha256") if quick else file_sha256(path)
+        found = remembered(path, file_sha256, what="sha256")
         if found != expected["sha256"]:
             raise BackboneCorrupt(
                 f"SHA-256 is {found}, the manifest says {expected['sha256']}", where=str(path), hint=hint

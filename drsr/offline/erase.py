@@ -128,7 +128,6 @@ def erase(
     with catalog.reading() as connection:
         doomed = versions_of(connection, names)
         policies = _policies(connection, artifacts, doomed)
-    texts = _texts(artifacts, doomed)
     features = _features_without(catalog, artifacts, doomed)
     packs = _packs_without(catalog, artifacts, doomed)
     with catalog.writing() as connection:
@@ -151,7 +150,7 @@ def erase(
         _rename_groups(connection, [version.id for version in doomed])
     if kept is not None:
         kept.forget([version.content_hash for version in doomed])
-    return Erased(tuple(names), states, labels, _delete_unnamed(catalog, artifacts, texts), policies)
+    return Erased(tuple(names), states, labels, _delete_unnamed(catalog, artifacts, doomed), policies)
 
 
 def sentences(artifacts: ArtifactStore, doomed: Sequence[_Doomed], most: int = 10) -> list[str]:
@@ -300,19 +299,22 @@ def _rename_groups(connection: Connection, ids: Sequence[int]) -> None:
         note(connection, "erase", {"run": ledger.changed(before, ledger.runs(connection, rows))})
 
 
-def _delete_unnamed(catalog: Catalog, artifacts: ArtifactStore, texts: Sequence[bytes]) -> int:
-    """Delete the stored files that hold these bytes, and files of features that no row names any more."""
+def _delete_unnamed(catalog: Catalog, artifacts: ArtifactStore, doomed: Sequence[_Doomed]) -> int:
+    """Delete the stored files that hold these runs, and files of features that no row names any more.
+
+    They are known by the runs' hashes: an erasure that was killed here goes on, when nothing leads to the texts.
+    """
     named: set[str] = set()
     with catalog.reading() as connection:
         has_text = select(Trajectory.blob).where(Trajectory.has_text())
         for query in (has_text, select(FeatureFile.blob)):
             named.update(key.partition("@")[2].partition(":")[0] or key for key in connection.execute(query).scalars())
-    deleted = 0
-    for name in artifacts.stored():
-        if name in named:
-            continue
-        data = artifacts.unpacked(name)
-        if data.startswith(b"PAR1") and FEATURES in data or any(text in data for text in texts):
-            artifacts.delete(name)
-            deleted += 1
-    return deleted
+    unnamed = [name for name in artifacts.stored() if name not in named]
+    gone = set(artifacts.holding({version.content_hash for version in doomed}, unnamed))
+    for name in unnamed:
+        if name not in gone:
+            data = artifacts.unpacked(name)
+            gone |= {name} if data.startswith(b"PAR1") and FEATURES in data else set()
+    for name in sorted(gone):
+        artifacts.delete(name)
+    return len(gone)

@@ -84,13 +84,26 @@ def clean(repository: Path, exports: Path, keys: Keys, texts: Sequence[str]) -> 
         return Cleaned(parts)
 
     def in_dvc(repo: Any) -> Cleaned:
-        locked = {stage.name for stage in repo.index.stages if getattr(stage, "name", None)}
-        for name in (name for name in NAMES if name in touched & locked):
-            repo.commit(name, force=True)
+        locked = {stage.name: stage for stage in repo.index.stages if getattr(stage, "name", None)}
+        for name in (name for name in NAMES if name in locked):
+            if name in touched or _names_rows(repo, locked[name], keys):
+                repo.commit(name, force=True)
         places = [repo.cache.local, *(repo.cloud.get_remote_odb(name) for name in repo.config["remote"])]
         return _clean_places(places, keys, texts)
 
     return with_dvc(repository, in_dvc)._replace(parts=parts)
+
+
+def _names_rows(repo: Any, stage: Any, keys: Keys) -> bool:
+    """Return whether dvc.lock names parts with rows of the runs: an erasure was killed before it recorded the new."""
+    cache = repo.cache.local
+    for value in (out.hash_info.value for out in stage.outs if out.hash_info):
+        folder = Path(cache.oid_to_path(value))
+        if value.endswith(".dir") and folder.exists():
+            parts = [Path(cache.oid_to_path(entry["md5"])) for entry in json.loads(folder.read_bytes())]
+            if any(keys.found_in(part.read_bytes()) for part in parts if part.exists()):
+                return True
+    return False
 
 
 def _clean_places(places: Sequence[Any], keys: Keys, texts: Sequence[str]) -> Cleaned:

@@ -6,15 +6,16 @@
     labels          a row per measured deletion set: mask, cardinality, direct_saving, harm, unsafe
     features        a row per candidate: state_key, candidate, and a column per feature
 
-A table is read only if its name is in the question, its bytes checked against the names of the files. DuckDB then
-loses all access to files and extensions, and its settings are locked, before it sees the question. A run that was
-superseded or withdrawn after an export is still in it.
+A table is read only if its name is in the question, or if none is (SHOW TABLES, a misspelt name), its bytes checked
+against the names of the files. DuckDB then loses all access to files and extensions, and its settings are locked,
+before it sees the question. A run that was superseded or withdrawn after an export is still in it.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -65,12 +66,13 @@ def answer(question: str, exports: Path, catalog: Callable[[], Catalog]) -> Answ
             statements = connection.extract_statements(question)
             if [statement.type for statement in statements] != [duckdb.StatementType.SELECT]:
                 raise InputError("the question must be one SELECT", hint=hint)
-            named = {word.lower() for word in re.findall(r"\w+", question)}
-            for name, (stage, load) in TABLES.items():
-                if name not in named:
-                    continue
+            words = {word.lower() for word in re.findall(r"\w+", question)}
+            named = [name for name in TABLES if name in words]
+            for name in named or TABLES:
+                stage, load = TABLES[name]
                 if any(place_of(exports, stage).glob("*.parquet")):
-                    load(connection, exports, catalog)
+                    with suppress(*() if named else (InputError,)):  # nobody asked for this one
+                        load(connection, exports, catalog)
                 else:
                     hint += f"; {exports} has no {name}: drsr export {exports} --stage {stage}"
             for setting in _LOCKED:

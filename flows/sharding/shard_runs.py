@@ -63,7 +63,7 @@ class _Watched:
     parameters: Mapping[str, Any]
     run: FlowRun
     attempt: int = 1
-    step: Move = Move.WAIT
+    move: Move = Move.WAIT
     why: str = ""
     taken: bool = field(default=False)
 
@@ -138,7 +138,7 @@ def run_shards(
         except BaseException:  # the stage ran out of time, or somebody cancelled it
             _call_off(client, watched)
             raise
-    failed = [shard for shard in watched if shard.step is Move.FAILED]
+    failed = [shard for shard in watched if shard.move is Move.FAILED]
     if failed:
         raise ShardFailed(
             failed[0].why,
@@ -154,13 +154,13 @@ def _watch(
     """Until nothing has to be waited for any more."""
     logger = get_run_logger()
     lost, began, warned = 0, time.monotonic(), False
-    while any(shard.step is Move.WAIT for shard in watched):
+    while any(shard.move is Move.WAIT for shard in watched):
         time.sleep(choice.poll_seconds)
         for shard in watched:
-            if shard.step is not Move.WAIT:
+            if shard.move is not Move.WAIT:
                 continue
-            shard.step = _look(client, claims, shard)
-            if shard.step is Move.RESTART:
+            shard.move = _look(client, claims, shard)
+            if shard.move is Move.RESTART:
                 lost += 1
                 logger.warning("%s: its worker is lost (attempt %d)", shard.name, shard.attempt)
                 _give_up(client, claims, shard.run)
@@ -174,7 +174,7 @@ def _watch(
 def _call_off(client: SyncPrefectClient, watched: Sequence[_Watched]) -> None:
     """Shards nobody waits for any more would hold the workers of the next night. What they recorded stays."""
     for shard in watched:
-        if shard.step is Move.WAIT:
+        if shard.move is Move.WAIT:
             try:
                 client.set_flow_run_state(shard.run.id, Cancelling(message="its stage was ended"))
             except Exception as error:  # whatever ended the stage is what has to be told
@@ -194,10 +194,10 @@ def _look(client: SyncPrefectClient, claims: _ClaimsSeen, shard: _Watched) -> Mo
     shard.taken = shard.taken or state.type.value != "SCHEDULED"
     seconds = (datetime.datetime.now(datetime.UTC) - state.timestamp).total_seconds()
     lives = claims.holder_lives(shard.run.id)
-    step = next_move(Sight(state.type.value, seconds, lives, claims.answering))
-    if step is Move.FAILED:
+    move = next_move(Sight(state.type.value, seconds, lives, claims.answering))
+    if move is Move.FAILED:
         shard.why = state.message or f"the flow run is {state.name}"
-    return step
+    return move
 
 
 def _give_up(client: SyncPrefectClient, claims: _ClaimsSeen, run: FlowRun) -> None:
@@ -209,11 +209,11 @@ def _give_up(client: SyncPrefectClient, claims: _ClaimsSeen, run: FlowRun) -> No
 
 def _restart(deployment: str, shard: _Watched, attempts: int) -> None:
     if shard.attempt >= attempts:
-        shard.step, shard.why = Move.FAILED, f"its worker was lost {shard.attempt} times"
+        shard.move, shard.why = Move.FAILED, f"its worker was lost {shard.attempt} times"
         return
     shard.attempt += 1
     shard.run = _start(deployment, shard.name, shard.parameters, shard.attempt)
-    shard.step = Move.WAIT
+    shard.move = Move.WAIT
 
 
 def _start(deployment: str, name: str, parameters: Mapping[str, Any], attempt: int) -> FlowRun:

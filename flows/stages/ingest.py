@@ -11,9 +11,16 @@ from prefect.logging import get_run_logger
 from drsr.errors import InputError, NothingThere
 from drsr.flows.faults import RETRIES
 from drsr.flows.parameters import Location
-from drsr.flows.places import opened
+from drsr.flows.places import opened, patiently_opened
 from drsr.flows.stage_tasks import TIMEOUTS, run_name
-from drsr.offline.ingest.feeds.limits import load_mappings, load_words
+from drsr.offline.ingest.feeds.limits import (
+    load_limits,
+    load_mappings,
+    load_redactions,
+    load_words,
+    unread_sections,
+    warning_of,
+)
 from drsr.offline.ingest.feeds.redaction import load_redaction
 from drsr.offline.ingest.stage import ingest as read_location
 from drsr.offline.status import quarantined_items
@@ -35,7 +42,7 @@ def ingest_location(location: Location, may_be_missing: bool = False) -> dict[st
                 source=location.source,
                 reader=location.format or load_mappings(),
                 day=None if location.day is None else location.day.isoformat(),
-                redact=None if location.redact is None else load_redaction(location.redact),
+                redact=load_redactions() if location.redact is None else load_redaction(location.redact),
                 words_of=load_words(),
             )
         except NothingThere as nothing:
@@ -64,6 +71,10 @@ def ingest(locations: list[Location] | None = None, gaps: bool = False) -> dict[
     if not found:
         first, last = places[0].uri, places[-1].uri
         raise NothingThere("none of the places holds anything", where=f"{first} to {last}", hint="check the spelling")
+    with patiently_opened() as opened_place, opened_place.catalog.reading() as connection:
+        unread = unread_sections(connection, load_limits())
+    if unread:
+        get_run_logger().warning(warning_of(unread))
     return added_up(found)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from drsr.backbone import embedded, load_backbone
+from drsr.backbone import embedded, installing, load_backbone
 from drsr.request.contracts import Backbone
 from tests.backbone.small_gguf import write_small_gguf
 from tests.tiny_models import Architecture, build_tiny
@@ -28,7 +28,7 @@ def tiny_folder(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Architect
 @pytest.fixture(scope="session")
 def smollm2() -> Path:
     """The converted embedded model in the cache of this machine; quick once it is there. Never to be changed."""
-    return embedded.fetch()
+    return installing.fetch(embedded.MODEL)
 
 
 @pytest.fixture(scope="session")

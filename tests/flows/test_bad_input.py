@@ -32,6 +32,7 @@ from drsr.flows.stages.train import train
 from drsr.offline.catalog.label_tables import Label
 from drsr.offline.catalog.migrations import downgrade_catalog, open_catalog, upgrade_catalog
 from drsr.offline.ingest import stage
+from drsr.offline.ingest.feeds.limits import FEEDS_FILE
 from drsr.offline.publish.records import latest_releases
 from drsr.offline.store import artifacts
 from tests.flows.made_up_runs import write_params
@@ -94,6 +95,15 @@ def test_a_poisoned_file_is_named_and_the_rest_goes_on(site: Path, monkeypatch: 
     assert [Path(item["where"]).name for item in done["left_out"]] == ["poisoned.json"] * 2, "once by each location"
     assert all(item["detail"] for item in done["left_out"])
     assert ingest(RUNS)["left_out"] == [], "it was not read again"
+
+
+def test_rules_of_a_source_hold_in_a_night_and_a_misspelt_one_is_named(
+    site: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (site / "redact.toml").write_text("[patterns]\nword = 'socket'\n")
+    (site / "feeds.toml").write_text(f"[{RUNS[0].source}]\nredact = 'redact.toml'\n[agnets]\nruns = 0\n")
+    assert ingest(RUNS)["redacted"]["word"] > 0
+    assert f"{FEEDS_FILE}: [agnets]: nothing was ever read of a source of that name" in caplog.text
 
 
 def test_a_catalog_at_another_migration(site: Path) -> None:

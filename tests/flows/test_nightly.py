@@ -159,10 +159,13 @@ def test_what_was_calibrated_tonight_is_what_is_published(monkeypatch: pytest.Mo
 def test_a_night_of_few_new_labels_ends_before_training(monkeypatch: pytest.MonkeyPatch) -> None:
     noted = refresh_with_doubles(monkeypatch, lambda *arguments: {"published": False, "reason": "a double"})
     monkeypatch.setattr(nightly, "too_few_labels", lambda refreshed, wanted: f"3 of {wanted} wait")
+    told: list[str] = []
+    monkeypatch.setattr(nightly, "note_what_waits", told.append)
     ended = nightly.nightly.fn(skip_training_below=5)
     assert list(ended["stages"]) == ["ingest", "freeze", "label", "featurize"]
     assert (ended["headline"], ended["outcome"]) == ("3 of 5 wait", {"published": False, "reason": "3 of 5 wait"})
     assert noted == [], "the next night looks again"
+    assert told == ["3 of 5 wait"]
 
 
 def test_a_night_that_cannot_be_recorded_does_not_begin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

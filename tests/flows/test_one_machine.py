@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import logging
 import os
 import shutil
 import sqlite3
@@ -9,10 +11,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import prefect.main  # noqa: F401 - sets up its logging once, and not in the middle of a test
 import pytest
 import yaml
 
-from drsr.flows.one_machine import main
+from drsr.errors import InputError
+from drsr.flows.one_machine import main, quieten_prefect
 from drsr.flows.recording import changed
 from drsr.offline.stages import NAMES
 from tests.flows.dvc_repositories import new_repository
@@ -101,3 +105,43 @@ def test_bad_parameters_are_refused_before_anything_starts(
     assert main(arguments) == 2
     assert said in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
+
+
+def test_an_error_of_ours_is_said_once_and_a_fault_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each task and flow on its way logs it with a hundred lines of Prefect's calls. What Prefect keeps is kept."""
+    above, ours = logging.getLogger(), logging.getLogger("prefect.flow_runs")
+    levels = [(logger, logger.level) for logger in (*map(logging.getLogger, ("prefect", "prefect.task_runs")), ours)]
+    shown, kept_there = (logging.StreamHandler(io.StringIO()) for _ in range(2))
+    monkeypatch.setattr(above, "handlers", [shown])
+    monkeypatch.setattr(ours, "handlers", [kept_there])
+    monkeypatch.setattr(ours, "propagate", True)
+    try:
+        quieten_prefect(None)
+        for error in (InputError("nothing is there"), ZeroDivisionError("a fault")):
+            ours.error("Encountered exception: %r", error, exc_info=error)
+        ours.error("Finished in state Failed()")
+        ours.warning("the dashboard was not written")
+    finally:
+        for logger, level in levels:
+            logger.setLevel(level)
+    lines = shown.stream.getvalue().splitlines()
+    assert (lines[0], lines[-1]) == (
+        "Encountered exception: ZeroDivisionError('a fault')",
+        "the dashboard was not written",
+    )
+    assert not [line for line in lines if "nothing is there" in line or line.startswith("Finished")]
+    assert "nothing is there" in kept_there.stream.getvalue()
+
+
+def test_a_fault_of_ours_ends_with_3(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """1 would say that a check failed."""
+
+    def fault(home: Path) -> None:
+        raise ZeroDivisionError("of ours")
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("drsr.flows.one_machine._server", fault)
+    assert main(["runs"]) == 3
+    assert "drsr: internal error: ZeroDivisionError: of ours" in capsys.readouterr().err

@@ -35,6 +35,11 @@ PUBLISH = {
             {"frozen": 9, "states": 20, "damaged": ("runs/a: is missing",)},
             "9 trajectories frozen, 20 decision states, 1 wait with damaged bytes: drsr freeze",
         ),
+        (
+            "freeze",
+            {"frozen": 4, "states": 0, "without_states": {"too_few_candidates": 3, "no_view": 1}},
+            "4 trajectories frozen, 0 decision states, 4 without any: no_view, too_few_candidates",
+        ),
         ("label", {"states": 7}, "7 states labelled"),
         (
             "label",

@@ -209,7 +209,7 @@ def _draw_labels(catalog: Catalog, artifacts: ArtifactStore, backbone: Backbone,
         state = row.frozen.state
         target = render_output(row.frozen.next_output, backbone.tokenizer)
         harms = [
-            MeasuredHarm(found, 2.0, 2.0 + float(draw.normal(0.01, 0.05)), len(target))
+            MeasuredHarm(found, 2.0, 2.0 + float(draw.normal(0.01, 0.05)))
             for found in deletion_sets(state, len(state.candidates))
         ]
         measured.append(

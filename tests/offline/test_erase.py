@@ -27,6 +27,7 @@ from drsr.offline.ingest.stage import ingest
 from drsr.offline.ingest.withdrawals import take_back
 from drsr.offline.stage_exports import Exporter
 from drsr.offline.store.artifacts import Artifact, ArtifactStore
+from drsr.offline.store.claims import Claims
 from drsr.offline.store.dvc_calls import with_dvc
 from drsr.offline.store.kept import Kept
 from tests.flows.dvc_repositories import new_repository
@@ -172,6 +173,52 @@ def test_an_erasure_that_was_killed_after_the_rows_were_gone_goes_on(pipeline: P
     assert {exporter.export(one).added.states for one in ("ingest", "freeze", "label", "featurize")} == {0}  # type: ignore[union-attr]
 
 
+def test_an_erasure_that_was_killed_before_the_files_were_deleted_goes_on(
+    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The catalog does not lead to the run's text any more. What was found out until then is said before."""
+    for variable, value in (pipeline.settings | {"DRSR_CACHE": str(pipeline.folder / "cache")}).items():
+        monkeypatch.setenv(variable, value)
+    name = run_names(pipeline.catalog)[0]
+    with pipeline.catalog.reading() as connection:
+        texts = sentences(pipeline.artifacts, versions_of(connection, [name]))
+
+    def double_of_a_kill(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as killed:
+        killed.setattr(ArtifactStore, "delete", double_of_a_kill)
+        assert main(["erase", name, "--reason", "asked for"]) == 130
+    assert holding(pipeline.artifacts, texts) != []
+    with monkeypatch.context() as killed:
+        killed.setattr(Catalog, "compact", double_of_a_kill)
+        assert main(["erase", name, "--reason", "asked for"]) == 130
+    assert holding(pipeline.artifacts, texts) == []
+    assert "1 run erased" in capsys.readouterr().out
+    assert main(["erase", name, "--reason", "asked for"]) == 0
+    assert "of their text was left before" in capsys.readouterr().out
+
+
+def test_exports_that_were_cleaned_and_not_recorded_are_recorded_by_the_next_try(
+    pipeline: Pipeline, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else dvc.lock would name objects that are deleted."""
+    repository = new_repository(tmp_path / "repository")
+    monkeypatch.chdir(repository)
+    for variable, value in (pipeline.settings | {"DRSR_CACHE": str(tmp_path / "cache")}).items():
+        monkeypatch.setenv(variable, value)
+    stages = ("ingest", "freeze", "label", "featurize")
+    for stage_name in stages:
+        record(stage_name)
+    name, exports = run_names(pipeline.catalog)[0], Path("exports")
+    with pipeline.catalog.reading() as connection:
+        doomed = versions_of(connection, [name])
+        runs, states = [version.export_key for version in doomed], state_keys(connection, doomed)
+    assert clean_exports(exports, keys_of(runs, states, exports)) == set(stages)  # and was killed
+    assert main(["erase", name, "--reason", "asked for"]) == 0
+    assert not changed().keys() & set(stages)
+
+
 def test_it_does_not_come_back(
     catalog: Catalog, artifacts: ArtifactStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -195,6 +242,21 @@ def test_it_does_not_come_back(
             find_runs(connection, task="unknown")
     with pytest.raises(InputError, match="without a reason"):
         erase(catalog, artifacts, [name], " ")
+
+
+def test_nothing_is_erased_while_somebody_is_at_work(
+    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A night would write what it has read before, and miss files that it has stored and not named yet."""
+    for variable, value in (pipeline.settings | {"DRSR_CACHE": str(pipeline.folder / "cache")}).items():
+        monkeypatch.setenv(variable, value)
+    states, name = count(pipeline.catalog, DecisionState), run_names(pipeline.catalog)[0]
+    with Claims(pipeline.catalog, "label") as claims:
+        with pipeline.catalog.writing() as connection:
+            claims.take(connection, "a run")
+        assert main(["erase", name, "--reason", "asked for"]) == 3
+    assert "is at work on this catalog\n  hint: try again when it has ended" in capsys.readouterr().err
+    assert count(pipeline.catalog, DecisionState) == states
 
 
 def test_the_command(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

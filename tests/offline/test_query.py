@@ -11,7 +11,7 @@ import pytest
 from drsr.cli import main
 from drsr.errors import ArtifactCorrupt, InputError, MissingExtra
 from drsr.offline.catalog.engine import Catalog
-from drsr.offline.query import Answer, answer, by_candidate, column_names
+from drsr.offline.query import TABLES, Answer, answer, by_candidate, column_names
 from drsr.offline.store.exports import read_parts
 
 pytest.importorskip("duckdb", reason="pip install 'drsr[query]'")
@@ -20,7 +20,7 @@ MEASURED = Path(__file__).parents[2] / "corpora" / "measured"
 
 
 def no_catalog() -> Catalog:
-    raise AssertionError("no question here asks for names of features")
+    raise InputError("no question here asks for names of features")
 
 
 def ask(question: str, exports: Path = MEASURED) -> Answer:
@@ -97,6 +97,14 @@ def test_what_is_missing_or_damaged_is_named(tmp_path: Path, monkeypatch: pytest
 def test_features_need_a_catalog_that_knows_their_layout(catalog: Catalog, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"no feature view of that layout.*\n  hint: drsr import"):
         column_names(catalog, "0" * 64, tmp_path)
+
+
+def test_what_tables_there_are_can_be_asked() -> None:
+    """No table is named then. A misspelt name is answered with the one that is meant."""
+    names = {row[0] for row in ask("show tables").rows}
+    assert names == {name for name in TABLES if name != "features"}
+    with pytest.raises(InputError, match='Did you mean "labels"'):
+        ask("select * from lables")
 
 
 def test_features_have_a_row_per_candidate_and_a_column_per_feature() -> None:

@@ -13,12 +13,13 @@ from drsr.decide.deletion_sets import DeletionSet
 from drsr.offline.catalog.engine import Catalog
 from drsr.offline.catalog.runs import finish_run, start_run
 from drsr.offline.catalog.tables import DecisionState
+from drsr.offline.featurize.exclusions import Exclusion, ExclusionReason
 from drsr.offline.freeze.stage import freeze, freezing_rule
 from drsr.offline.ingest.absent_texts import AbsentTexts
 from drsr.offline.ingest.stage import ingest
 from drsr.offline.ingest.trajectories import Quarantined
 from drsr.offline.ingest.withdrawals import take_back, withdraw
-from drsr.offline.label.harm import Exclusion, ExclusionReason, MeasuredHarm, StateHarms
+from drsr.offline.label.harm import MeasuredHarm, StateHarms
 from drsr.offline.label.records import MeasuredState, ensure_labeler, record_measurements
 from drsr.offline.label.stage import label, label_run
 from drsr.offline.label.status import LabelStatus
@@ -127,7 +128,7 @@ def test_why_there_is_no_label_is_counted(catalog: Catalog, artifacts: ArtifactS
         Exclusion(ExclusionReason.OUT_OF_MEMORY, "it was"),
     )
     target = np.array([3], np.int32)
-    measured = MeasuredHarm(DeletionSet((0,), Removal(frozenset(), {}), 5, ()), 2.0, 2.5, 1)
+    measured = MeasuredHarm(DeletionSet((0,), Removal(frozenset(), {}), 5, ()), 2.0, 2.5)
     results: dict[int, StateHarms | Exclusion] = {
         first: too_long,
         second: too_long,

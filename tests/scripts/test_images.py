@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -79,7 +80,8 @@ def test_an_image_is_built_on_a_base_and_a_failure_is_told(tmp_path: Path, monke
         buildah("copy", "--quiet", container, str(path.resolve()), str(path))
     buildah("commit", "--quiet", "--rm", container, f"localhost/{NAME}-base")
     try:
-        assert images.made(NAME, f"localhost/{NAME}-base", []).endswith(": built")
+        said = images.made(NAME, f"localhost/{NAME}-base", [])
+        assert re.fullmatch(rf"localhost/drsr-{NAME}: [1-9][\d.]* MB in \d+ s; /bin/sh .*: built", said), said
         (folder / "tried.Dockerfile").write_text("ARG BASE_IMAGE\nFROM ${BASE_IMAGE}\nRUN exit 7\n")
         with pytest.raises(Failed, match="buildah .* build"):
             images.made(NAME, f"localhost/{NAME}-base", [])

@@ -6,9 +6,13 @@ import argparse
 import json
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from drsr.command_line import Commands, add_command
 from drsr.errors import InputError
+
+if TYPE_CHECKING:
+    from drsr.offline.erased_exports import Cleaned
 
 _EXAMPLES = """\
 examples:
@@ -58,6 +62,7 @@ def run(options: argparse.Namespace) -> int:
         versions_of,
     )
     from drsr.offline.erased_exports import clean, keys_of
+    from drsr.offline.store.claims import require_nobody_else
     from drsr.offline.store.kept import kept_here
     from drsr.offline.store.place import opened
 
@@ -66,6 +71,7 @@ def run(options: argparse.Namespace) -> int:
         runs: set[str] = set()
         states_gone: set[str] = set()
         with place.catalog.reading() as connection:
+            require_nobody_else(connection, place.catalog.location)
             named = options.runs or _listed(options.list)
             names = find_runs(connection, runs=named, source=options.source, task=options.task)
             batches = [names[start : start + AT_ONCE] for start in range(0, len(names), AT_ONCE)]
@@ -77,15 +83,31 @@ def run(options: argparse.Namespace) -> int:
         keys = keys_of(runs, states_gone, options.exports)
         cleaned = clean(Path.cwd(), options.exports, keys, texts)
         done = [erase(place.catalog, place.artifacts, batch, options.reason, kept_here()) for batch in batches]
+        policies = sorted({policy for one in done for policy in one.policies})
+        states, labels = sum(one.states for one in done), sum(one.labels for one in done)
+        if not options.json:  # before the database is written anew, which can take long: nobody can say it afterwards
+            _say(len(names), states, labels, cleaned, policies)
         place.catalog.compact(TABLES)
         left = [*holding(place.artifacts, texts), *cleaned.left]
-    policies = sorted({policy for one in done for policy in one.policies})
-    states, labels = sum(one.states for one in done), sum(one.labels for one in done)
     if options.json:
         told = {"runs": names, "states": states, "labels": labels, "policies": policies, "left": left}
         print(json.dumps(told | {"exports": cleaned.parts, "dvc_objects": cleaned.objects}))
         return 1 if left else 0
-    erased = "1 run" if len(names) == 1 else f"{len(names):,} runs"
+    if left:
+        print(f"  text of them is still in {len(left):,} files: {', '.join(left[:5])}")
+        print(
+            "  another run in the store says the same: erase it as well; a file of yours that DVC keeps: dvc remove it"
+        )
+        return 1
+    if texts:
+        print(f"  none of {len(texts):,} texts of them is found in the artifact store")
+    else:
+        print("  nothing of their text was left before: they had been erased, or came without text")
+    return 0
+
+
+def _say(runs: int, states: int, labels: int, cleaned: Cleaned, policies: list[str]) -> None:
+    erased = "1 run" if runs == 1 else f"{runs:,} runs"
     print(f"{erased} erased, with {states:,} states and {labels:,} labels")
     if cleaned.parts or cleaned.objects:
         print(f"  {cleaned.parts:,} exported parts written anew, {cleaned.objects:,} objects of DVC deleted")
@@ -94,14 +116,7 @@ def run(options: argparse.Namespace) -> int:
         print(
             "  make and publish a successor without them: drsr train && drsr calibrate && drsr evaluate && drsr publish"
         )
-    if left:
-        print(f"  text of them is still in {len(left):,} files: {', '.join(left[:5])}")
-        print(
-            "  another run in the store says the same: erase it as well; a file of yours that DVC keeps: dvc remove it"
-        )
-        return 1
-    print(f"  none of {len(texts):,} texts of them is found in the artifact store")
-    return 0
+    sys.stdout.flush()
 
 
 def _listed(file: str | None) -> list[str]:

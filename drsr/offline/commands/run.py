@@ -38,6 +38,7 @@ def add_commands(commands: Commands) -> None:
         "published. Example: drsr run s3://bucket/runs --workers 2",
     )
     parser.add_argument("location", nargs="?", metavar="URI", help="what to ingest (default: the sample corpus)")
+    parser.add_argument("--source", help="name of the origin (default: the first folder below the URI)")
     parser.add_argument("--workers", type=int, default=1, metavar="N", help="processes for label and featurize")
     parser.add_argument("--limit", type=int, metavar="N", help="label about N states only")
     parser.add_argument("--until", choices=NAMES, default=NAMES[-1], help="the last stage to run (default: publish)")
@@ -117,12 +118,15 @@ def _waits(wanted: str) -> str | None:
     from drsr.offline.catalog.migrations import open_catalog
     from drsr.offline.featurize.views import DEFAULT_VIEW
     from drsr.offline.params import load_params
-    from drsr.offline.publish.refreshes import new_labels
+    from drsr.offline.publish.refreshes import new_labels, note_waiting
     from drsr.settings import load_settings
 
     with open_catalog(load_settings().catalog_url) as catalog:
         new = new_labels(catalog, DEFAULT_VIEW, "default", load_params().train.source)
-    return new.waiting(wanted) if new is not None and new.are_too_few(wanted) else None
+        if new is None or not new.are_too_few(wanted):
+            return None
+        note_waiting(catalog, new.waiting(wanted))
+        return new.waiting(wanted)
 
 
 def _told(done: Done[Ended], error: BaseException | None = None) -> dict[str, dict[str, Any]]:
@@ -148,7 +152,8 @@ def _named(error: BaseException) -> str:
 def _arguments(stage: str, options: argparse.Namespace) -> list[str]:
     match stage:
         case "ingest":
-            return [options.location] if options.location else []
+            source = ["--source", options.source] if options.source is not None else []
+            return [*([options.location] if options.location else []), *source]
         case "label" | "featurize":
             limit = ["--limit", str(options.limit)] if options.limit is not None and stage == "label" else []
             return ["--workers", str(options.workers), *limit]

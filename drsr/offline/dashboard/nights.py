@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, select
@@ -14,6 +14,9 @@ from drsr.offline.stages import NAMES
 PAUSE = datetime.timedelta(hours=1)
 """Runs that start this long after all earlier ones have ended belong to another night."""
 
+JUDGING = datetime.timedelta(minutes=10)
+"""A failure noted so long after an ingest had ended is not about what that read."""
+
 
 class StageRun(NamedTuple):
     """A recorded run of a stage."""
@@ -23,11 +26,22 @@ class StageRun(NamedTuple):
     finished_at: datetime.datetime | None
     """End of the run; None if it was killed, failed, or is still running."""
     counts: Mapping[str, Any]
+    subject: str | None = None
+    """What it worked on: of `ingest`, the place."""
 
     @property
     def is_end(self) -> bool:
         """Return whether it only notes the end of a refresh (`publish.refreshes.note_refresh`)."""
         return "stamp" in self.counts and "outcome" in self.counts
+
+    @property
+    def is_failed_ingest(self) -> bool:
+        """Return whether it notes a refresh that failed in its first stage, or before."""
+        failed = self.counts["outcome"].get("failed") if self.is_end else None
+        return failed is not None and failed not in NAMES[1:]
+
+    def is_after(self, other: StageRun) -> bool:
+        return other.finished_at is not None and other.finished_at <= self.started_at
 
 
 class Night(NamedTuple):
@@ -46,14 +60,15 @@ class Night(NamedTuple):
 
     @property
     def seconds(self) -> dict[str, float]:
-        """Seconds by stage, from the start of its first worker to the end of its last."""
-        found = {}
-        for stage in NAMES:
-            mine = [run for run in self.runs if run.stage == stage and run.finished_at and not run.is_end]
-            if mine:
-                ended = max(run.finished_at for run in mine if run.finished_at)
-                found[stage] = (ended - min(run.started_at for run in mine)).total_seconds()
-        return found
+        """Seconds by stage in which one worker or more was at it."""
+        found: dict[str, float] = {}
+        ended: dict[str, datetime.datetime] = {}
+        for run in self.runs:  # in the order of their starts
+            if run.finished_at and not run.is_end:
+                since = max(run.started_at, ended.get(run.stage, run.started_at))
+                found[run.stage] = found.get(run.stage, 0.0) + max(0.0, (run.finished_at - since).total_seconds())
+                ended[run.stage] = max(run.finished_at, since)
+        return {stage: found[stage] for stage in NAMES if stage in found}
 
     @property
     def between(self) -> float:
@@ -99,9 +114,9 @@ class Night(NamedTuple):
 
 def read_nights(connection: Connection) -> list[Night]:
     """Return all nights of a catalog, oldest first."""
-    columns = (Execution.stage, Execution.started_at, Execution.finished_at, Execution.counts)
+    columns = (Execution.stage, Execution.started_at, Execution.finished_at, Execution.counts, Execution.subject)
     rows = connection.execute(select(*columns).order_by(Execution.started_at, Execution.id))
-    return grouped(StageRun(stage, start, end, counts or {}) for stage, start, end, counts in rows)
+    return grouped(StageRun(stage, start, end, counts or {}, of) for stage, start, end, counts, of in rows)
 
 
 def grouped(runs: Iterable[StageRun]) -> list[Night]:
@@ -109,9 +124,17 @@ def grouped(runs: Iterable[StageRun]) -> list[Night]:
     nights: list[list[StageRun]] = []
     ended = datetime.datetime.min.replace(tzinfo=datetime.UTC)
     for run in runs:
-        again = bool(nights) and run.stage == NAMES[0] and any(other.stage != NAMES[0] for other in nights[-1])
-        if not nights or again or run.started_at - ended >= PAUSE:
+        if not nights or _begins(run, nights[-1]) or run.started_at - ended >= PAUSE:
             nights.append([])
         nights[-1].append(run)
         ended = max(ended, run.finished_at or run.started_at)
     return [Night(tuple(found)) for found in nights]
+
+
+def _begins(run: StageRun, night: Sequence[StageRun]) -> bool:
+    """Return whether a run that follows a night within an hour is of the next one: a night reads each place once."""
+    if run.stage != NAMES[0] and not run.is_failed_ingest:
+        return False
+    read = {other.subject for other in night if run.is_after(other)} - {None}
+    long_ago = all(other.finished_at and run.started_at - other.finished_at > JUDGING for other in night)
+    return any(other.stage != NAMES[0] for other in night) or run.subject in read or (run.is_end and long_ago)

@@ -17,6 +17,7 @@ from drsr.offline.featurize.views import DEFAULT_VIEW
 from drsr.offline.ingest.feeds.limits import Feed, feeds, load_limits
 from drsr.offline.publish.records import ReleaseRecord, latest_releases
 from drsr.offline.publish.refreshes import Waiting, new_labels, waiting
+from drsr.offline.stages import NAMES
 from drsr.offline.store.kept import Kept
 from drsr.offline.store.place import Place
 from drsr.offline.train.metrics import Metric, Metrics
@@ -223,10 +224,12 @@ def said(night: Night) -> str:
     if night.unfinished:
         return f"not finished: {', '.join(night.unfinished)}"
     if outcome is None:
-        only = {run.stage for run in night.runs} == {"ingest"}
-        return "nothing new to work on" if only else "nothing was to be published"
+        last = max((run.stage for run in night.runs), key=NAMES.index)
+        return "nothing new to work on" if last == NAMES[0] else f"ended after {last}, without a release"
     if outcome.get("published"):
         return f"published {outcome['version']}"
+    if outcome.get("waits"):
+        return str(outcome["waits"])
     return f"the released policy stays: {outcome.get('reason', 'no reason was recorded')}"
 
 

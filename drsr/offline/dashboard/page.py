@@ -58,7 +58,8 @@ def _waits(numbers: Numbers) -> Iterator[Markup]:
     left, nights = numbers.left, numbers.nights
     if nights:
         night = nights[-1]
-        yield element("p", f"The last night began {night.started_at:%Y-%m-%d %H:%M} UTC: {said(night)}.")
+        text = f"The last night began {night.started_at:%Y-%m-%d %H:%M} UTC: {said(night)}."
+        yield element("p", text, class_="failed") if night.failed or night.unfinished else element("p", text)
         if night.between >= 1:
             yield element("p", f"It spent {_seconds(night.between)} between stages, on judging, exports or workers.")
     else:

@@ -5,6 +5,7 @@ What came out is kept as JSON in the artifact store, and the run's row names it.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,8 +18,7 @@ from drsr.errors import FrameError, SettingsError
 from drsr.offline.catalog.engine import Catalog
 from drsr.offline.catalog.runs import finish_run, start_run
 from drsr.offline.catalog.tables import Execution
-from drsr.offline.evaluate.ablation_study import Missing, Study, StudyInputs, study
-from drsr.offline.evaluate.study_json import study_json
+from drsr.offline.evaluate.ablation_study import Missing, PolicyRow, ScorerRow, Study, StudyInputs, study
 from drsr.offline.ingest.splits import Split
 from drsr.offline.params import Params, TrainParams
 from drsr.offline.store.artifacts import ArtifactStore
@@ -54,7 +54,7 @@ class Evaluated(NamedTuple):
     def to_json(self) -> dict[str, Any]:
         """Return the study, with what was judged and on what."""
         return {
-            **study_json(self.study),
+            **_study_json(self.study),
             "examples_hash": self.examples_hash,
             "training_runs": {result.record.ablation: result.record.run_key for result in self.scorers},
         }
@@ -188,3 +188,40 @@ def _possible(
         else:
             possible.append(ablation)
     return possible, missing
+
+
+def _study_json(study: Study) -> dict[str, Any]:
+    """Return every table of a study; NaN is null."""
+    return {
+        **{name: getattr(study, name) for name in ("split", "states", "sets", "trajectories", "unsafe")},
+        "scorers": [_scorer(row) for row in study.scorers],
+        "singletons": [
+            {**row._asdict(), "metrics": [metric.to_json() for metric in row.metrics]} for row in study.singletons
+        ],
+        "matching": [_scorer(row) for row in study.matching],
+        "policies": [_policy(row) for row in study.policies],
+        "missing": [row._asdict() for row in study.missing],
+    }
+
+
+def _scorer(row: ScorerRow) -> dict[str, Any]:
+    return {
+        "name": row.name,
+        "what": row.what,
+        "metrics": [metric.to_json() for metric in row.metrics],
+        "gains": [metric.to_json() for metric in row.gains or ()],
+    }
+
+
+def _policy(row: PolicyRow) -> dict[str, Any]:
+    threshold = row.rule.risk_threshold
+    return {
+        "name": row.name,
+        "max_cardinality": row.rule.max_cardinality,
+        "uncertainty_coefficient": row.uncertainty_coefficient,
+        "risk_threshold": None if math.isinf(threshold) else threshold,
+        "has_risk_gate": threshold != math.inf,
+        "abstains_always": row.abstains_always,
+        "removal_cap": row.rule.removal_cap,
+        "metrics": [metric.to_json() for metric in row.metrics],
+    }

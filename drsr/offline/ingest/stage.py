@@ -14,6 +14,7 @@ import hashlib
 import math
 import os
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -22,7 +23,7 @@ from itertools import chain, islice
 from typing import NamedTuple
 
 import drsr
-from drsr.errors import CatalogUnreachable, InputError
+from drsr.errors import CatalogUnreachable, InputError, SettingsError
 from drsr.offline.catalog import runs
 from drsr.offline.catalog.engine import Catalog, sqlite_path
 from drsr.offline.catalog.statements import storable
@@ -81,15 +82,22 @@ Look = Callable[[str, Trajectory, str | None], None]
 """Is shown every run that is taken: its source, what was read, and the name of its task."""
 ReaderOf = Callable[[str], Reader | None]
 """Returns the reader of a source; None where the format of every file is detected."""
+RedactOf = Callable[[str], Redaction | None]
+"""Returns the rules by which a source's runs are redacted; None where they are stored as they are."""
 
 
 def _as_read(source: str, trajectory: Trajectory) -> Admitted:
     return Admitted(trajectory)
 
 
-def _redacted(admit: Admit, redact: Redaction) -> Admit:
+def _redacted(admit: Admit, redact_of: RedactOf) -> Admit:
     """Let `admit` see every run as it will be stored."""
-    return lambda source, trajectory: admit(source, redact(trajectory))
+
+    def admit_redacted(source: str, trajectory: Trajectory) -> Admitted | None:
+        redact = redact_of(source)
+        return admit(source, trajectory if redact is None else redact(trajectory))
+
+    return admit_redacted
 
 
 def _marked(admit: Admit, words_of: WordsOf) -> Admit:
@@ -147,7 +155,7 @@ def ingest(
     admit: Admit | None = None,
     admitted_by: str = "",
     look: Look | None = None,
-    redact: Redaction | None = None,
+    redact: Redaction | RedactOf | None = None,
     words_of: WordsOf | None = None,
     progress: Progress | None = None,
 ) -> IngestSummary:
@@ -157,8 +165,9 @@ def ingest(
     `reader` names the format, or says it of each source; by default it is detected. `day` tells apart locations of
     one source that use the same file names for different runs, such as one folder per day. `admit` leaves runs out, or
     takes them under another task, domain or split; `admitted_by` names its tables, so that files are read again when
-    these change. `look` is shown what was understood. `redact` replaces what must not be stored. `words_of` has what a
-    source's framework says in the model's place; files are read again when that changes, too.
+    these change. `look` is shown what was understood. `redact` replaces what must not be stored: one for all sources,
+    or as it says of each. `words_of` has what a source's framework says in the model's place; files are read again when
+    that changes, too.
     """
     if not uri.strip():
         raise InputError("the place to read from is empty", hint="a path, or a URI such as s3://bucket/prefix/")
@@ -170,12 +179,21 @@ def ingest(
         )
     started = time.monotonic()
     reader_of = _reader_of(reader)
-    taking, conditions = admit or _as_read, f"/{admitted_by}" if admitted_by else ""
+    redactions: dict[str, Redaction | None] = {}
+
+    def redact_of(source: str) -> Redaction | None:
+        if source not in redactions:
+            redactions[source] = redact if redact is None or isinstance(redact, Redaction) else redact(source)
+        return redactions[source]
+
+    conditions = f"/{admitted_by}" if admitted_by else ""
     words_of = cache(words_of or (lambda source: NO_WORDS))
-    taking = _marked(taking, words_of)
-    if redact is not None:
-        conditions, taking = f"{conditions}/{redact.stamp}", _redacted(taking, redact)
-    readers = cache(lambda source: _readers_stamp(reader_of(source)) + conditions + words_of(source).stamp)
+    taking = _redacted(_marked(admit or _as_read, words_of), redact_of)
+    readers = cache(
+        lambda source: (
+            _readers_stamp(reader_of(source)) + conditions + _rules_stamp(redact_of(source)) + words_of(source).stamp
+        )
+    )
     hidden = Hidden()
     chunks = _chunks(_files(uri, source, day, _own_places(catalog, artifacts), hidden), FILES_PER_LOOK_UP)
     first = next(chunks, [])  # a place that cannot be read is refused here, before anything is noted
@@ -192,12 +210,14 @@ def ingest(
                 recorder.summary.files += len(files)
                 recorder.summary.unchanged_files += len(files) - len(changed)
                 for file, read in fetched_ahead(changed):
-                    intake = _Intake(read, recorder, lost, neighbours, _looked_at(taking, look), erased)
+                    rules = redact_of(file.source)
+                    intake = _Intake(read, recorder, lost, neighbours, _looked_at(taking, look), erased, rules)
                     _read(file, intake, reader_of(file.source))
         lost.restore()  # after the recorder, which takes the old keys for good
     summary = recorder.summary
     summary.hidden = hidden.names
-    summary.redacted = {} if redact is None else dict(redact.counts)
+    used = {id(one): one.counts for one in redactions.values() if one is not None}
+    summary.redacted = dict(sum(used.values(), Counter()))
     summary.seconds = time.monotonic() - started
     with catalog.writing() as connection:
         runs.finish_run(connection, run_id, summary.to_json() | ({} if day is None else {"day": day}))
@@ -267,6 +287,10 @@ def _readers_stamp(reader: Reader | None) -> str:
     return f"{drsr.__version__}/{hashlib.sha256(tags.encode()).hexdigest()[:8]}"
 
 
+def _rules_stamp(redact: Redaction | None) -> str:
+    return "" if redact is None else f"/{redact.stamp}"
+
+
 def _changed(
     catalog: Catalog, files: list[SourceFile], readers: Callable[[str], str], lost: LostArtifacts
 ) -> list[tuple[SourceFile, ReadFile]]:
@@ -294,6 +318,8 @@ class _Intake(NamedTuple):
     admit: Admit
     erased: frozenset[str]
     """Names of runs that must not come back."""
+    redact: Redaction | None
+    """The rules of its source."""
 
 
 def _read(file: SourceFile, intake: _Intake, reader: Reader | None) -> None:
@@ -303,7 +329,7 @@ def _read(file: SourceFile, intake: _Intake, reader: Reader | None) -> None:
     intake.recorder.begin(read)
     try:
         _take_runs(file, intake, reader)  # and let go of the last one, before its bytes are written
-    except CatalogUnreachable:  # an InputError too: catalog or store are away, and nothing is wrong with this file
+    except (CatalogUnreachable, SettingsError):  # InputErrors too, and nothing is wrong with this file
         raise
     except InputError as error:
         # It vanished, or is not ours to read. Storage that fails altogether is no InputError and ends the ingest.
@@ -315,9 +341,15 @@ def _read(file: SourceFile, intake: _Intake, reader: Reader | None) -> None:
 def _take_runs(file: SourceFile, intake: _Intake, reader: Reader | None) -> None:
     for item in sources.read(file, reader=reader):
         if isinstance(item, Quarantined):
-            intake.read.quarantine(item)
-        elif (admitted := intake.admit(intake.read.source, item)) is not None:
+            # What is said about it may quote a key or an id of the file.
+            detail = item.detail if intake.redact is None else intake.redact.text(item.detail)
+            intake.read.quarantine(item._replace(detail=detail))
+        elif not _is_erased(item, intake) and (admitted := intake.admit(intake.read.source, item)) is not None:
             _take(admitted, intake)
+
+
+def _is_erased(trajectory: Trajectory, intake: _Intake) -> bool:
+    return f"{intake.read.source}/{storable(trajectory.external_id)}" in intake.erased
 
 
 def _has_settled(file: SourceFile) -> bool:
@@ -329,7 +361,7 @@ def _take(admitted: Admitted, intake: _Intake) -> None:
     """Hand a trajectory to the recorder. External ids are unique within a file."""
     read, recorder, trajectory = intake.read, intake.recorder, admitted.trajectory
     external_id = storable(trajectory.external_id)
-    if f"{read.source}/{external_id}" in intake.erased:
+    if _is_erased(trajectory, intake):  # under the name that it has now: redaction may have changed it
         return
     task, domain = admitted.task or trajectory.task, admitted.domain or trajectory.domain
     only_session = task is not None and admitted.task is None and trajectory.only_session

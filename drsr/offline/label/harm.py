@@ -11,24 +11,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from drsr.decide.candidates import DecisionState
 from drsr.decide.deletion_sets import DeletionSet, deletion_sets
-from drsr.offline.featurize.exclusions import Exclusion, ExclusionReason
+from drsr.offline.featurize.exclusions import Exclusion
 from drsr.offline.label.target_nll import Method, Pair, TargetNll, direct_nll
 from drsr.request.contracts import Backbone, TokenIds
 
 if TYPE_CHECKING:
     from drsr.backbone.continuation import Watch
-
-__all__ = [
-    "HARM_TOLERANCE",
-    "Exclusion",
-    "ExclusionReason",
-    "MeasuredHarm",
-    "MeasuredStates",
-    "StateHarms",
-    "contexts_of",
-    "measure_harm",
-    "measure_states",
-]
 
 HARM_TOLERANCE = 0.020
 """delta_H: a set is unsafe when its harm exceeds it."""
@@ -40,7 +28,6 @@ class MeasuredHarm(NamedTuple):
     deletion_set: DeletionSet
     intact_nll: float
     deleted_nll: float
-    target_tokens: int
 
     @property
     def harm(self) -> float:
@@ -101,7 +88,7 @@ def measure_harm(
     for deletion_set, context in contexts.deleted:
         if masks is not None and deletion_set.mask not in masks:
             continue
-        yield MeasuredHarm(deletion_set, intact, direct_nll(backbone, context, target), len(target))
+        yield MeasuredHarm(deletion_set, intact, direct_nll(backbone, context, target))
 
 
 def measure_states(
@@ -123,15 +110,13 @@ def measure_states(
     by_pair = {starts[number]: watch for number, watch in (watches or {}).items()}
     scores = scorer.score(pairs, by_pair)
     results = []
-    for found, start, (_, target) in zip(contexts, starts, states, strict=True):
+    for found, start in zip(contexts, starts, strict=True):
         nlls = scores.nlls[start : start + 1 + len(found.deleted)]
-        results.append(_state_harms([deletion_set for deletion_set, _ in found.deleted], nlls, len(target)))
+        results.append(_state_harms([deletion_set for deletion_set, _ in found.deleted], nlls))
     return MeasuredStates(tuple(results), scores.method, scores.tokens_processed, scores.tokens_in_pairs)
 
 
-def _state_harms(
-    sets: Sequence[DeletionSet], nlls: Sequence[float | Exclusion], target_tokens: int
-) -> StateHarms | Exclusion:
+def _state_harms(sets: Sequence[DeletionSet], nlls: Sequence[float | Exclusion]) -> StateHarms | Exclusion:
     """Measure one state's harms. Without the intact NLL, or without any other, there is no label at all."""
     intact, *deleted = nlls
     if isinstance(intact, Exclusion):
@@ -141,7 +126,7 @@ def _state_harms(
         if isinstance(nll, Exclusion):
             excluded[deletion_set.mask] = nll
         else:
-            harms.append(MeasuredHarm(deletion_set, intact, nll, target_tokens))
+            harms.append(MeasuredHarm(deletion_set, intact, nll))
     if not harms:
         return next(iter(excluded.values()))
     return StateHarms(intact, tuple(harms), excluded)

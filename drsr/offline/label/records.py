@@ -17,10 +17,11 @@ from drsr.offline.catalog.journal import note
 from drsr.offline.catalog.label_tables import Interaction, Label, Labeler, LabelExclusion, StateMeasurement
 from drsr.offline.catalog.statements import insert_new, storable_text
 from drsr.offline.catalog.tables import DecisionState, Source, Trajectory
+from drsr.offline.featurize.exclusions import Exclusion
 from drsr.offline.freeze.records import FreezingRule
 from drsr.offline.freeze.selection import Selection, selected, waiting_states
 from drsr.offline.freeze.states import rule_hash
-from drsr.offline.label.harm import HARM_TOLERANCE, Exclusion, StateHarms, interactions
+from drsr.offline.label.harm import HARM_TOLERANCE, StateHarms, interactions
 from drsr.request.contracts import TokenIds
 from drsr.request.rendering import RENDERER_VERSION
 from drsr.request.view import Caps

@@ -18,6 +18,7 @@ from drsr.features.vectors import CandidateFeatures
 from drsr.features.view_layouts import kind_of
 from drsr.offline.catalog.engine import Catalog
 from drsr.offline.catalog.tables import DecisionState
+from drsr.offline.featurize.exclusions import Exclusion
 from drsr.offline.featurize.records import FeaturizedState, prepare_features, record_features
 from drsr.offline.featurize.stage import FeaturizeRun, featurize_run, without_features
 from drsr.offline.featurize.upkeep import merge_small_files
@@ -28,7 +29,7 @@ from drsr.offline.freeze.selection import Selection
 from drsr.offline.freeze.shared_work import Job, Record, WorkSummary, work_through
 from drsr.offline.freeze.stage import freezing_rule
 from drsr.offline.freeze.states import rule_hash
-from drsr.offline.label.harm import Exclusion, measure_states
+from drsr.offline.label.harm import measure_states
 from drsr.offline.label.noise.floor import agreement_of_ways
 from drsr.offline.label.noise.settling import settled
 from drsr.offline.label.order import labelling_order

@@ -51,6 +51,8 @@ class Refreshed(NamedTuple):
 
 FAILED = "nightly: failed"
 """Subject of the runs that record a refresh that failed; `last_refresh` never finds one."""
+WAITS = "nightly: waits"
+"""The same of one that ended before training, because too little was new."""
 
 
 class Waiting(NamedTuple):
@@ -193,9 +195,17 @@ def note_refresh(catalog: Catalog, refreshed: Refreshed, refresh: Refresh) -> No
 
 def note_failed(catalog: Catalog, stage: str, reason: str) -> None:
     """Write into the journal that a refresh failed: without that, what it did until then looks like a quiet night."""
-    outcome = {"published": False, "failed": stage, "reason": reason}
+    _note(catalog, FAILED, {"published": False, "failed": stage, "reason": reason})
+
+
+def note_waiting(catalog: Catalog, waits: str) -> None:
+    """Write into the journal what a refresh left waiting for training."""
+    _note(catalog, WAITS, {"published": False, "waits": waits})
+
+
+def _note(catalog: Catalog, subject: str, outcome: dict[str, Any]) -> None:
     with catalog.writing() as connection:
-        run_id = start_run(connection, "publish", FAILED, drsr.__version__)
+        run_id = start_run(connection, "publish", subject, drsr.__version__)
         finish_run(connection, run_id, Refresh("", outcome)._asdict())
 
 

@@ -101,7 +101,6 @@ class Mind:
     """The agent's knowledge at one decision: the visible request and the plan, nothing else."""
 
     def __init__(self, messages: Sequence[Json], plan: Sequence[Move]) -> None:
-        self._messages = messages
         self._plan = {planned.name: number for number, planned in enumerate(plan)}
         self._prompt = prompt_of(messages)
         self._texts = visible_texts(messages)

@@ -89,17 +89,6 @@ def hexadecimal(dice: Random, digits: int) -> str:
     return "".join(dice.choice("0123456789abcdef") for _ in range(digits))
 
 
-def money(cents: int) -> str:
-    """Return an amount such as 1204.50."""
-    return f"{cents // 100}.{cents % 100:02d}"
-
-
-def cents(amount: str) -> int:
-    """Return the inverse of `money`."""
-    whole, part = amount.split(".")
-    return int(whole) * 100 + int(part)
-
-
 def mail_address(name: str) -> str:
     """Return the address of a person or a company: `ada.brandt@example.org`."""
     return f"{name.lower().replace(' ', '.')}@example.org"

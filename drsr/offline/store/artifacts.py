@@ -220,9 +220,10 @@ class ArtifactStore:
         """Return the content of a file, of all its objects; as stored if it is damaged."""
         return b"".join(self._objects(name))
 
-    def holding(self, hashes: Collection[str]) -> list[str]:
-        """Return the names of the files that hold an object with one of some hashes, named by a key or not."""
-        names = self.stored() if hashes else []
+    def holding(self, hashes: Collection[str], files: Sequence[str] | None = None) -> list[str]:
+        """Return the names of the files that hold an object with one of some hashes: of these files, or of all, named
+        by a key or not."""
+        names = (self.stored() if files is None else files) if hashes else []
         return [name for name in names if any(Artifact.of(data).sha256 in hashes for data in self._objects(name))]
 
     def _objects(self, name: str) -> Iterator[bytes]:

@@ -76,10 +76,20 @@ class Holder(NamedTuple):
         return f"process {pid} on {host.partition('/')[0]}"
 
 
-def holders(connection: Connection, stage: str) -> list[Holder]:
-    """Return all claims on a stage, by item."""
-    query = select(Claim.item, Claim.worker, Claim.heartbeat_at).where(Claim.stage == stage).order_by(Claim.item)
+def holders(connection: Connection, stage: str | None = None) -> list[Holder]:
+    """Return all claims on a stage, or on any, by item."""
+    query = select(Claim.item, Claim.worker, Claim.heartbeat_at).order_by(Claim.item)
+    if stage is not None:
+        query = query.where(Claim.stage == stage)
     return [Holder(item, worker, _lives(worker, at)) for item, worker, at in connection.execute(query)]
+
+
+def require_nobody_else(connection: Connection, where: str) -> None:
+    """Raise CatalogUnreachable while a living worker has claimed anything."""
+    living = [holder for holder in holders(connection) if holder.lives]
+    if living:
+        what = f"{living[0].shown} is at work on this catalog"
+        raise CatalogUnreachable(what, where=where, hint="try again when it has ended", passing=True)
 
 
 @contextmanager

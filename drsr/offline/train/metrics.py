@@ -75,10 +75,6 @@ class Correlations(NamedTuple):
     total: Floats
     groups: Floats
 
-    @property
-    def mean(self) -> float:
-        return _ratio(self.total.sum(), self.groups.sum())
-
 
 def spearman_within(predicted: Floats, harm: Floats, group: Ints, trajectory: Ints) -> Correlations:
     """Rank correlation of predictions and harms within each group of three or more rows."""
@@ -253,7 +249,7 @@ def ratio_metric(
 ) -> Metric:
     """Return the mean over what is counted, from its total and number by trajectory, with the interval."""
     value = _ratio(total.sum(), number.sum())
-    low, high = interval(_ratios(draws @ total, draws @ number), bootstrap)
+    low, high = interval(ratios(draws @ total, draws @ number), bootstrap)
     return Metric(name, grouping, tie_rule, value, low, high, int(number.sum()), int((number > 0).sum()))
 
 
@@ -309,9 +305,10 @@ def interval(values: Floats, bootstrap: Bootstrap) -> tuple[float, float]:
     return float(low), float(high)
 
 
-def _ratios(numerator: Floats, denominator: Floats) -> Floats:
-    ratios: Floats = np.divide(numerator, denominator, out=np.full(len(numerator), np.nan), where=denominator > 0)
-    return ratios
+def ratios(numerator: Floats, denominator: Floats) -> Floats:
+    """Return the ratio of each replicate; NaN where there is nothing to count."""
+    found: Floats = np.divide(numerator, denominator, out=np.full(len(numerator), np.nan), where=denominator > 0)
+    return found
 
 
 def _ratio(numerator: float, denominator: float) -> float:

@@ -1,7 +1,5 @@
 """The tokens that the upstream counted: read from an answer as it passes through, whole or streamed, without delaying
 it.
-
-reader = UsageReader(headers) reader.add(chunk) # as it comes reader.usage() # Usage, or None if the answer does not say
 """
 
 from __future__ import annotations
@@ -25,11 +23,6 @@ class Usage(NamedTuple):
     cache_creation: int
     """Tokens written to the cache."""
     output: int
-
-    @property
-    def sent(self) -> int:
-        """All tokens of the request."""
-        return self.input + self.cached + self.cache_creation
 
     def plus(self, other: Usage) -> Usage:
         """Return the tokens of two answers."""

@@ -71,12 +71,22 @@ def test_until_a_stage_then_the_rest_then_nothing_then_a_refusal(
     assert (code, done["label"]["did"]["states"], done["publish"]["did"]["is_new"]) == (0, 0, False)
     code, done = ran(capsys, "runs", "--skip-training-below", "1000")
     assert (code, tuple(done)) == (0, NAMES[: NAMES.index("train")])
+    assert main(["dashboard", "--json", "--no-drift"]) == 0
+    assert "wait for training, which begins with 1,000" in json.loads(capsys.readouterr().out)["nights"][-1]["said"]
     text = (place / "params.yaml").read_text()
     (place / "params.yaml").write_text(text.replace("max_mean_harm: 1.0", "max_mean_harm: -10.0"))
     code, done = ran(capsys, "runs")
     assert (code, done["publish"]["code"]) == (1, 1)
     failed = [gate["check"] for gate in done["publish"]["did"]["gates"] if not gate["passed"]]
     assert "admissible" in failed
+
+
+def test_a_source_is_named_as_for_a_night(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Else the same folder would be two sources, `agents` of the night and `runs` of this, and each run count twice."""
+    assert main(["ingest", "runs", "--source", "agents"]) == 0
+    capsys.readouterr()
+    code, done = ran(capsys, "runs", "--source", "agents", "--until", "ingest")
+    assert (code, done["ingest"]["did"]["added"]) == (0, 0)
 
 
 def test_a_stage_that_fails_is_the_last(

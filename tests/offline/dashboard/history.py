@@ -41,9 +41,16 @@ def failed(at: float, stage: str, reason: str) -> StageRun:
 
 
 def record(catalog: Catalog, runs: list[StageRun]) -> None:
-    facts = {"subject": None, "code_version": "0"}
+    facts = {"code_version": "0"}
     rows = [
-        {**facts, "stage": r.stage, "started_at": r.started_at, "finished_at": r.finished_at, "counts": dict(r.counts)}
+        {
+            **facts,
+            "stage": r.stage,
+            "subject": r.subject,
+            "started_at": r.started_at,
+            "finished_at": r.finished_at,
+            "counts": dict(r.counts),
+        }
         for r in runs
     ]
     with catalog.writing() as connection:

@@ -97,6 +97,7 @@ def test_a_night_that_failed_does_not_look_quiet(place: Place) -> None:
     assert found["drsr_night_failed", "ingest"] == 1.0
     assert found["drsr_night_published",] == 0.0
     assert page(numbers).count("failed in ingest: a rule is &lt;broken&gt;") == 2, "in the table, and as the last night"
+    assert '<p class="failed">The last night began' in page(numbers)
     assert numbers.to_json()["nights"][1]["failed"] == "ingest"
 
 

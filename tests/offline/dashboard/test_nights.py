@@ -44,12 +44,39 @@ def test_a_night_begins_with_ingest_or_after_a_pause() -> None:
     assert grouped([]) == []
 
 
+def test_nights_of_one_hour_are_told_apart() -> None:
+    """A feed that is read every half hour: nothing new twice, work, and a place that is away."""
+    reads = [stage_run("ingest", minute, minute + 1)._replace(subject="runs") for minute in (0, 30, 60)]
+    nights = grouped([*reads, stage_run("freeze", 61, 62), failed(90, "ingest", "nothing is there")])
+    assert [night.seconds for night in nights] == [
+        {"ingest": 60.0},
+        {"ingest": 60.0},
+        {"ingest": 60.0, "freeze": 60.0},
+        {},
+    ]
+    assert [said(night) for night in nights[1:]] == [
+        "nothing new to work on",
+        "ended after freeze, without a release",
+        "failed in ingest: nothing is there",
+    ]
+    away = grouped([reads[0], failed(30, "ingest", "nothing is there")])
+    assert [said(night) for night in away] == ["nothing new to work on", "failed in ingest: nothing is there"]
+    at_once = [stage_run("ingest", 0, 2)._replace(subject="runs"), stage_run("ingest", 1, 3)._replace(subject="runs")]
+    assert [night.seconds for night in grouped(at_once)] == [{"ingest": 180.0}]
+
+
+def test_time_between_two_runs_of_a_stage_is_not_the_stages() -> None:
+    (night,) = grouped([stage_run("label", 0, 10), stage_run("label", 5, 8), stage_run("label", 50, 51)])
+    assert (night.seconds, night.between) == ({"label": 660.0}, 2_400.0)
+
+
 @pytest.mark.parametrize(
     ("runs", "expected"),
     [
         ([stage_run("ingest", 0, 1)], "nothing new to work on"),
         ([stage_run("ingest", 0, 1), stage_run("label", 1, None)], "not finished: label"),
-        ([stage_run("ingest", 0, 1), stage_run("label", 1, 2)], "nothing was to be published"),
+        ([stage_run("ingest", 0, 1), stage_run("label", 1, 2)], "ended after label, without a release"),
+        (a_night(0, {"published": False, "waits": "3 states wait"}), "3 states wait"),
         (a_night(0, {"published": False, "reason": "worse"}), "the released policy stays: worse"),
         ([stage_run("ingest", 0, 1), failed(2, "ingest", "a rule is broken")], "failed in ingest: a rule is broken"),
         ([stage_run("label", 0, None), failed(2, "label", "no room")], "failed in label: no room"),

@@ -11,7 +11,7 @@ import pytest
 import torch
 from sqlalchemy import func, select
 
-from drsr.backbone import embedded, load_backbone
+from drsr.backbone import embedded, installing, load_backbone
 from drsr.backbone.continuation import Continuation
 from drsr.backbone.frozen_lm import FrozenLM
 from drsr.backbone.scripted import ScriptedBackbone
@@ -142,7 +142,7 @@ def test_damaged_bytes_of_one_run_stop_only_that_run(
 
 @pytest.mark.parametrize("database", ["sqlite"], indirect=True)
 def test_on_the_embedded_model(catalog: Catalog, artifacts: ArtifactStore, tmp_path: Path) -> None:
-    embedded.fetch()
+    installing.fetch(embedded.MODEL)
     backbone = load_backbone("smollm2-135m")
     assert isinstance(backbone, FrozenLM)
     caps = caps_for(backbone.window)

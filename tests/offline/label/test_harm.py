@@ -7,12 +7,12 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from drsr.backbone import embedded
+from drsr.backbone import embedded, installing
 from drsr.backbone.frozen_lm import FrozenLM
 from drsr.backbone.scripted import ScriptedBackbone
 from drsr.decide.candidates import DecisionState
-from drsr.offline.featurize.exclusions import ExclusionReason
-from drsr.offline.label.harm import HARM_TOLERANCE, Exclusion, StateHarms, contexts_of, measure_harm, measure_states
+from drsr.offline.featurize.exclusions import Exclusion, ExclusionReason
+from drsr.offline.label.harm import HARM_TOLERANCE, StateHarms, contexts_of, measure_harm, measure_states
 from drsr.offline.label.target_nll import Method, TargetNll
 from drsr.request.contracts import TokenIds
 from drsr.request.history import delete
@@ -37,7 +37,6 @@ def compare(backbone: FrozenLM, states: list[tuple[DecisionState, TokenIds]], to
         expected = list(measure_harm(backbone, state, target))
         assert [harm.deletion_set for harm in result.harms] == [harm.deletion_set for harm in expected]
         assert len(result.harms) == 2 ** len(state.candidates) - 1
-        assert {harm.target_tokens for harm in result.harms} == {len(target)}
         assert result.intact_nll == pytest.approx(expected[0].intact_nll, abs=tolerance)
         for found, wanted in zip(result.harms, expected, strict=True):
             assert found.harm == pytest.approx(wanted.harm, abs=tolerance)
@@ -58,7 +57,7 @@ def test_equals_the_direct_computation(architecture: Architecture, device: str) 
 
 @pytest.mark.parametrize("device", DEVICES)
 def test_equals_the_direct_computation_on_the_embedded_model(device: str) -> None:
-    backbone = FrozenLM.from_folder(embedded.fetch(), name=embedded.NAME, device=device)
+    backbone = FrozenLM.from_folder(installing.fetch(embedded.MODEL), name=embedded.NAME, device=device)
     results = compare(backbone, small_states(backbone), 1e-5)
     assert [len(result.harms) for result in results] == [7, 15]
     assert max(harm.harm for result in results for harm in result.harms) > HARM_TOLERANCE

@@ -146,6 +146,7 @@ def test_the_wide_view_without_its_parts_is_read_by_the_language_model(
         np.testing.assert_allclose(matrix[:, : full[key].shape[1]], full[key], rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize("database", ["sqlite"], indirect=True)
 def test_features_that_are_there_are_left_as_they_are(frozen: Catalog, artifacts: ArtifactStore) -> None:
     backbone = tiny_backbone("llama")
     materialize(frozen, artifacts, backbone, featurize_run(backbone, "float32", CAPS))
@@ -155,7 +156,14 @@ def test_features_that_are_there_are_left_as_they_are(frozen: Catalog, artifacts
         assert set(connection.execute(select(StateFeatures.method)).scalars()) == {"featurize"}
 
 
-@pytest.mark.parametrize("dies_in", ["prepare_features", "record_measurements", "record_features"])
+@pytest.mark.parametrize(
+    ("database", "dies_in"),
+    [
+        *(("sqlite", place) for place in ("prepare_features", "record_measurements", "record_features")),
+        ("postgresql", "record_features"),  # the last write of the transaction
+    ],
+    indirect=["database"],
+)
 def test_a_crash_in_between_leaves_neither_labels_nor_features(
     frozen: Catalog, artifacts: ArtifactStore, dies_in: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -14,17 +14,21 @@ class Listener(NamedTuple):
     url: str
     heard: list[Any]
     """The JSON bodies, in order."""
+    authorized: list[str]
+    """What came as authorization."""
 
 
 @contextmanager
 def listening(code: int = 200, location: str | None = None) -> Iterator[Listener]:
     """Answer every POST with this code; `location` is where a redirect leads."""
     heard: list[Any] = []
+    authorized: list[str] = []
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             assert self.headers["Content-Type"] == "application/json"
             heard.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+            authorized.extend(self.headers.get_all("Authorization", []))
             self.send_response(code)
             if location is not None:
                 self.send_header("Location", location)
@@ -38,7 +42,7 @@ def listening(code: int = 200, location: str | None = None) -> Iterator[Listener
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
     try:
-        yield Listener(f"http://127.0.0.1:{server.server_port}", heard)
+        yield Listener(f"http://127.0.0.1:{server.server_port}", heard, authorized)
     finally:
         server.shutdown()
         thread.join()

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import base64
+import contextlib
 import json
 import shlex
+import socket
 import sys
+import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -93,6 +98,39 @@ def test_an_answer_other_than_success_is_a_failure(
         assert not tell_failure(FAILURE)
     assert said in capsys.readouterr().err
     assert (len(listener.heard), elsewhere.heard) == (1, [])
+
+
+def test_user_and_password_of_a_webhook_are_sent_as_http_wants_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    with listening() as listener:
+        monkeypatch.setenv("DRSR_ON_FAILURE", listener.url.replace("://", "://me:hunter%402@") + "/hooks?a=b")
+        assert tell_failure(FAILURE)
+    assert listener.authorized == [f"Basic {base64.b64encode(b'me:hunter@2').decode()}"]
+
+
+def test_an_answer_byte_by_byte_is_given_up(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each byte comes in time, and the whole never does: no night waits for that."""
+    monkeypatch.setattr(delivery, "SECONDS", 0.3)
+    ended = threading.Event()
+
+    def answer(server: socket.socket) -> None:
+        connection, _ = server.accept()
+        with connection, contextlib.suppress(OSError):
+            while not ended.wait(0.05):
+                connection.sendall(b"H")
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        thread = threading.Thread(target=answer, args=(server,))
+        thread.start()
+        monkeypatch.setenv("DRSR_ON_FAILURE", f"http://127.0.0.1:{server.getsockname()[1]}")
+        began = time.monotonic()
+        assert not tell_failure(FAILURE)
+        took = time.monotonic() - began
+        ended.set()
+        thread.join()
+    assert took < 5
+    assert "does not answer within 0.3 s" in capsys.readouterr().err
 
 
 def test_a_failure_is_noted_in_the_catalog_and_is_no_refresh(

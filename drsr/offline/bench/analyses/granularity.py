@@ -14,8 +14,7 @@ import numpy as np
 from drsr.decide.candidates import DecisionState
 from drsr.offline.bench.analyses.analysis import Analysis
 from drsr.offline.bench.analyses.figures import OURS, PAPER, figure
-from drsr.offline.bench.analyses.grouped_means import INTERVALS
-from drsr.offline.bench.analyses.grouped_medians import grouped_median
+from drsr.offline.bench.analyses.grouped_means import INTERVALS, grouped_median
 from drsr.offline.bench.report.paper_tables import analyses
 from drsr.offline.evaluate.cells import cell
 from drsr.offline.featurize.exclusions import Exclusion

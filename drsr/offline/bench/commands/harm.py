@@ -37,7 +37,8 @@ def run(options: argparse.Namespace) -> int:
     from drsr.cli import read_document
     from drsr.decide.candidates import Ineligible, freeze
     from drsr.errors import AlignmentError, InputError
-    from drsr.offline.label.harm import Exclusion, measure_states
+    from drsr.offline.featurize.exclusions import Exclusion
+    from drsr.offline.label.harm import measure_states
     from drsr.offline.label.target_nll import TargetNll
     from drsr.request.json_values import parse_json
     from drsr.request.rendering import render_output

@@ -287,13 +287,10 @@ _COSTS = (
 
 
 def _effects(found: MethodSummary) -> list[object]:
+    from drsr.offline.bench.replay.tables import effects_of
     from drsr.offline.evaluate.cells import cells
 
-    return [
-        found.method,
-        *cells([found.removal, found.removal_by_domain, found.removed_tokens]),
-        *cells([found.harm, found.unsafe, found.unsafe_by_domain, found.unsafe_of_changed, found.abstained]),
-    ]
+    return [found.method, *cells(effects_of(found))]
 
 
 def _costs(found: MethodSummary) -> list[object]:
@@ -306,11 +303,11 @@ def _costs(found: MethodSummary) -> list[object]:
 
 
 def _by_domain(found: MethodSummary) -> list[object]:
+    from drsr.offline.bench.replay.tables import effects_in_domain
     from drsr.offline.evaluate.cells import cells
 
     return [
-        *cells([found.removal, found.removed_tokens, found.harm, found.unsafe]),
-        *cells([found.unsafe_of_changed, found.abstained]),
+        *cells(effects_in_domain(found)),
         *(f"{found.auxiliary_tokens.value:,.1f}", f"{found.milliseconds:,.1f}", found.invalid),
     ]
 

@@ -58,10 +58,7 @@ class Acm(PagedMethod):
             summary = ledger.paid(summariser.complete(Ask("summary", _SUMMARISE, text, 400)))
             state.pages.append(Page(text, summary))
             state.until = end
-            ledger.note("archived", f"as {len(state.pages) - 1}")
         if not state.until:
             return Rewrite(request)
-        queried = _MEMORY.use(history, state, self._counts, summariser, ledger)
-        if queried is not None:
-            ledger.note("queried", f"archive {queried}")
+        _MEMORY.use(history, state, self._counts, summariser, ledger)
         return ledger.rewrite(_MEMORY.view(history, state))

@@ -58,16 +58,8 @@ class AconCore:
     asks = True
     keeps = frozenset({Keep.PAIRS, Keep.TASK})
 
-    def __init__(
-        self,
-        counts: TokenCounts,
-        *,
-        history_tokens: int = HISTORY_TOKENS,
-        observation_tokens: int = OBSERVATION_TOKENS,
-    ) -> None:
+    def __init__(self, counts: TokenCounts) -> None:
         self._counts = counts
-        self._history_tokens = history_tokens
-        self._observation_tokens = observation_tokens
 
     def begin(self) -> AconMemory:
         return AconMemory()
@@ -75,17 +67,16 @@ class AconCore:
     def rewrite(self, request: Request, state: AconMemory, summariser: Summariser) -> Rewrite:
         history, ledger = read_history(request), Ledger()
         self._observe(history, state, summariser, ledger)
-        present = with_texts(request, state.observations) if state.observations else request
+        present = with_texts(request, state.observations)
         complete = [step for step in history.steps if step.complete]
         last = complete[-1].message if complete else 0
         first = state.until or history.prefix_length
         length = sum(self._counts.messages(present)[first:last]) + self._counts.text(state.summary)
-        if first < last and length > self._history_tokens:
+        if first < last and length > HISTORY_TOKENS:
             parts = [f"Task:\n{task_of(history)}", f"History so far:\n{state.summary or '(none)'}"]
             parts.append(f"What followed:\n{transcript(present.messages[first:last])}")
             state.summary = ledger.paid(summariser.complete(Ask("summary", _HISTORY, "\n\n".join(parts), 1024)))
             state.until = last
-            ledger.note("summarised", f"{last - first} messages, {length} tokens")
         if state.until:
             shorter = cut(read_history(present), state.until)
             present = with_section(shorter, history.prefix_length, "History so far", state.summary)
@@ -99,12 +90,9 @@ class AconCore:
             state.looked_at = step.index + 1
             for ref in (ref for block in step.blocks for ref in block.parts if not block.opaque):
                 part = history.request.messages[ref.message].parts[ref.part]
-                if not isinstance(part, Result) or self._counts.text(part.text) <= self._observation_tokens:
+                if not isinstance(part, Result) or self._counts.text(part.text) <= OBSERVATION_TOKENS:
                     continue
                 material = f"Task:\n{task_of(history)}\n\nObservation:\n{part.text}"
-                text = ledger.paid(
-                    summariser.complete(Ask("summary", _OBSERVATION, material, self._observation_tokens // 2))
-                )
+                text = ledger.paid(summariser.complete(Ask("summary", _OBSERVATION, material, OBSERVATION_TOKENS // 2)))
                 if text:
                     state.observations[ref] = text
-                    ledger.note("rewritten", f"an observation of Step {step.index}")

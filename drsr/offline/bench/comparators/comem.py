@@ -65,5 +65,4 @@ class CoMem:
             material = f"Task:\n{task_of(history)}\n\nOlder steps:\n{older}"
             state.text = ledger.paid(summariser.complete(Ask("summary", _INSTRUCTIONS, material, _MAX_TOKENS)))
             state.steps = covered
-            ledger.note("remembered", f"{covered} Steps")
         return ledger.rewrite(with_section(cut(history, first), history.prefix_length, "Memory", state.text))

@@ -37,14 +37,6 @@ trained on our own train split. `stand-in`: the source's model is out of reach, 
 `handed in`: a trained model that `--model` named."""
 
 
-class Event(NamedTuple):
-    """Something a comparator did, to show and to count."""
-
-    kind: str
-    """One fixed word: `dropped`, `summarised`, `cleared`, ..."""
-    detail: str
-
-
 class Rewrite(NamedTuple):
     """A request as a comparator rewrote it."""
 
@@ -54,7 +46,6 @@ class Rewrite(NamedTuple):
     """Tokens that were read by the models it asked along the way."""
     auxiliary_output_tokens: int = 0
     """Tokens that they wrote."""
-    events: tuple[Event, ...] = ()
 
 
 class Comparator(Protocol):
@@ -113,26 +104,21 @@ class Peer(Comparator, Protocol):
 
 
 class Ledger:
-    """A running account of what one rewrite cost and did."""
+    """A running account of what one rewrite cost."""
 
     def __init__(self) -> None:
         self._completions: list[Completion] = []
-        self._events: list[Event] = []
 
     def paid(self, completion: Completion) -> str:
         """Count a model's answer; gives its text."""
         self._completions.append(completion)
         return completion.text
 
-    def note(self, kind: str, detail: str) -> None:
-        self._events.append(Event(kind, detail))
-
     def rewrite(self, request: Request) -> Rewrite:
         return Rewrite(
             request,
             sum(one.input_tokens for one in self._completions),
             sum(one.output_tokens for one in self._completions),
-            tuple(self._events),
         )
 
 

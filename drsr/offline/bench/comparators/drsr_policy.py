@@ -9,7 +9,7 @@ import hashlib
 
 from drsr.decide.decision import decide
 from drsr.decide.representation import FeatureSource
-from drsr.offline.bench.comparators.contract import Event, Keep, PlainMethod, Rewrite, Trained
+from drsr.offline.bench.comparators.contract import Keep, PlainMethod, Rewrite, Trained
 from drsr.offline.bench.summarisers.summariser import Summariser
 from drsr.policy.policy import Policy
 from drsr.request.contracts import SetScorer
@@ -54,11 +54,7 @@ class DrsrPolicy(PlainMethod):
         return " ".join(filter(None, [self.policy.identity, self._depends_on]))
 
     def rewrite(self, request: Request, state: None, summariser: Summariser) -> Rewrite:
-        outcome = decide(request, self.policy.frozen, source=self._source)
-        if outcome.reason is not None:
-            return Rewrite(request, events=(Event("abstained", f"{outcome.reason}: {outcome.detail}"),))
-        names = ", ".join(block.name for block in outcome.removed)
-        return Rewrite(outcome.evidence.returned.request, events=(Event("deleted", names),))
+        return Rewrite(decide(request, self.policy.frozen, source=self._source).evidence.returned.request)
 
 
 def training_of(scorer: SetScorer) -> str:

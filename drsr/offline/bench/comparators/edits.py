@@ -35,7 +35,10 @@ def cut(history: History, first: int) -> Request:
 
 
 def with_texts(request: Request, texts: Mapping[PartRef, str]) -> Request:
-    """Other words in some parts: of a result its whole content, of a text the text. Ids and order stay."""
+    """Other words in some parts: of a result its whole content, of a text the text. Ids and order stay; without words
+    it is the very same request."""
+    if not texts:
+        return request
     by_message: dict[int, dict[int, str]] = {}
     for ref, text in texts.items():
         by_message.setdefault(ref.message, {})[ref.part] = text

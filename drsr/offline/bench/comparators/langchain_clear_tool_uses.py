@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from drsr.offline.bench.comparators.contract import Event, Keep, PlainMethod, Rewrite
+from drsr.offline.bench.comparators.contract import Keep, PlainMethod, Rewrite
 from drsr.offline.bench.comparators.langchain_messages import from_langchain, langchain_messages
 from drsr.offline.bench.comparators.peer_messages import running, tell
 from drsr.offline.bench.comparators.token_counts import SCALED, TokenCounts
@@ -42,9 +42,5 @@ class LangChainClearToolUses(PlainMethod):
         with running(self.package):
             edit, approximately = self.load()
             messages = langchain_messages(told)
-            before = [message.content for message in messages]
             edit(trigger=self._trigger).apply(messages, count_tokens=approximately)
-            cleared = sum(message.content != said for message, said in zip(messages, before, strict=True))
-            if not cleared:
-                return Rewrite(request)
-            return Rewrite(from_langchain(request, told, messages), events=(Event("cleared", f"{cleared} results"),))
+            return Rewrite(from_langchain(request, told, messages))

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from drsr.offline.bench.comparators.contract import Event, Keep, PlainMethod, Rewrite
+from drsr.offline.bench.comparators.contract import Keep, PlainMethod, Rewrite
 from drsr.offline.bench.comparators.langchain_messages import from_langchain, langchain_messages
 from drsr.offline.bench.comparators.peer_messages import running, tell
 from drsr.offline.bench.comparators.token_counts import SCALED, TokenCounts
@@ -45,7 +45,4 @@ class LangChainTrimMessages(PlainMethod):
             messages = self.load()(
                 langchain_messages(told), max_tokens=self._max_tokens, token_counter="approximate", **self._options
             )
-            dropped = len(told) - len(messages)
-            if not dropped:
-                return Rewrite(request)
-            return Rewrite(from_langchain(request, told, messages), events=(Event("dropped", f"{dropped} messages"),))
+            return Rewrite(from_langchain(request, told, messages))

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from drsr.offline.bench.comparators.contract import Event, Keep, PlainMethod, Rewrite
+from drsr.offline.bench.comparators.contract import Keep, PlainMethod, Rewrite
 from drsr.offline.bench.comparators.peer_messages import Left, Told, carry_back, running, tell
 from drsr.offline.bench.comparators.token_counts import SCALED, TokenCounts
 from drsr.offline.bench.summarisers.summariser import Summariser
@@ -56,11 +56,8 @@ class LiteLlmTrimMessages(PlainMethod):
         with running(self.package), _swallowed() as failures:
             left = _left(told, self.load()(messages, max_tokens=self._max_tokens))
         if failures:
-            return Rewrite(request, events=(Event("failed_inside", failures[0]),))
-        rewritten = carry_back(request, left)
-        if rewritten is request:
             return Rewrite(request)
-        return Rewrite(rewritten, events=(Event("trimmed", f"{len(told)} messages to {len(left)}"),))
+        return Rewrite(carry_back(request, left))
 
 
 @contextmanager

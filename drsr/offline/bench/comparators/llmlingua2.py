@@ -18,7 +18,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from drsr.offline.bench.comparators.contract import Event, Keep, PlainMethod, Rewrite, Trained
+from drsr.offline.bench.comparators.contract import Keep, PlainMethod, Rewrite, Trained
 from drsr.offline.bench.comparators.edits import steps_before_recent, with_texts
 from drsr.offline.bench.comparators.handed_models import Scored, TokenKeeper
 from drsr.offline.bench.comparators.token_counts import SCALED, TokenCounts
@@ -73,8 +73,7 @@ class LlmLingua2(PlainMethod):
         rate = max(LOWEST_RATE, 1 - (tokens - budget) / available)
         shorter, read = self._compressed(texts, rate)
         changed = {ref: text for ref, text in shorter.items() if text != texts[ref]}
-        events = (Event("compressed", f"{len(changed)} texts to a rate of {rate:.2f}"),)
-        return Rewrite(with_texts(request, changed) if changed else request, read, events=events if changed else ())
+        return Rewrite(with_texts(request, changed), read)
 
     def _compressed(self, texts: dict[PartRef, str], rate: float) -> tuple[dict[PartRef, str], int]:
         """Return the texts without the words that score lowest, and the tokens that the classifier read."""

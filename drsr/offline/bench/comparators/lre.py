@@ -10,13 +10,13 @@ all older Steps fit.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from drsr.offline.bench.comparators.contract import WHOLE_STEPS, Event, Keep, PlainMethod, Rewrite, Trained
+from drsr.offline.bench.comparators.contract import WHOLE_STEPS, Keep, PlainMethod, Rewrite, Trained
 from drsr.offline.bench.comparators.lre_features import FEATURES, step_features, step_texts
 from drsr.offline.bench.comparators.token_counts import TokenCounts
 from drsr.offline.bench.summarisers.summariser import Summariser
@@ -46,16 +46,7 @@ class LreModel:
         return probability
 
     def to_json(self) -> dict[str, Any]:
-        return {
-            "features": list(FEATURES),
-            "mean": list(self.mean),
-            "scale": list(self.scale),
-            "weights": list(self.weights),
-            "intercept": self.intercept,
-            "trajectories": self.trajectories,
-            "steps": self.steps,
-            "share_that_matters": self.share_that_matters,
-        }
+        return {"features": FEATURES, **asdict(self)}
 
 
 class Lre(PlainMethod):
@@ -92,8 +83,7 @@ class Lre(PlainMethod):
         messages = list(request.messages[: starts[0]])
         for number in [*sorted(chosen), *range(len(older), len(history.steps))]:
             messages += request.messages[starts[number] : starts[number + 1]]
-        dropped = len(older) - len(chosen)
-        return Rewrite(request.with_messages(messages), events=(Event("dropped", f"{dropped} Steps"),))
+        return Rewrite(request.with_messages(messages))
 
 
 def worth_their_tokens(probabilities: list[float], tokens: list[int], budget: int) -> list[int]:

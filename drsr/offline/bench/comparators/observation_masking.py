@@ -7,7 +7,7 @@ Assumptions. N = 10; results that hold an image or a file stay; nothing is repla
 
 from __future__ import annotations
 
-from drsr.offline.bench.comparators.contract import Event, Keep, PlainMethod, Rewrite
+from drsr.offline.bench.comparators.contract import Keep, PlainMethod, Rewrite
 from drsr.offline.bench.comparators.edits import with_texts
 from drsr.offline.bench.summarisers.summariser import Summariser
 from drsr.request.parts import PartRef, Result
@@ -37,9 +37,7 @@ class ObservationMasking(PlainMethod):
         ]
         old = results[: max(0, len(results) - self.outputs)]
         masked = {ref: _mask(part) for ref, part in old if not part.opaque and len(_mask(part)) < len(part.text)}
-        if not masked:
-            return Rewrite(request)
-        return Rewrite(with_texts(request, masked), events=(Event("masked", f"{len(masked)} tool outputs"),))
+        return Rewrite(with_texts(request, masked))
 
 
 def _mask(result: Result) -> str:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from drsr.offline.bench.comparators.contract import Event, Keep, PlainMethod, Rewrite
+from drsr.offline.bench.comparators.contract import Keep, PlainMethod, Rewrite
 from drsr.offline.bench.comparators.peer_messages import Left, Told, arguments, carry_back, running, tell
 from drsr.offline.bench.summarisers.summariser import Summariser
 from drsr.request.request import Request
@@ -47,10 +47,7 @@ class OpenAiAgentsTrimmer(PlainMethod):
                 id(one): after["output"] for (one, _), after in zip(items, trimmed, strict=True) if _is_output(after)
             }
         left = [Left(one, outputs.get(id(one), one.text)) for one in told]
-        count = sum(one.told.text != one.text for one in left)
-        if not count:
-            return Rewrite(request)
-        return Rewrite(carry_back(request, left), events=(Event("trimmed", f"{count} outputs"),))
+        return Rewrite(carry_back(request, left))
 
 
 def _is_output(item: Any) -> bool:

@@ -97,14 +97,14 @@ class OpenHandsCondenser:
             with running(self.package):
                 sdk = self.load()
                 events = events_of(sdk, request, told)
-                view = self._condensed(sdk, events, state, asked, ledger)
+                view = self._condensed(sdk, events, state, asked)
                 shown = from_events(sdk, request, told, view.events) if state.made else request
         finally:
             if asked.failed is not None:
                 raise asked.failed
         return ledger.rewrite(shown)
 
-    def _condensed(self, sdk: Sdk, events: Events, state: Condensations, asked: _Asked, ledger: Ledger) -> Any:
+    def _condensed(self, sdk: Sdk, events: Events, state: Condensations, asked: _Asked) -> Any:
         """Return what the package would send, after as many condensations as it wants."""
         model = _model_class(sdk)(model="summariser")
         model._asked = asked
@@ -117,7 +117,6 @@ class OpenHandsCondenser:
             if isinstance(found, sdk.view.View):
                 return found
             state.made.append((len(events), found))
-            ledger.note("condensed", f"{len(found.forgotten_event_ids)} events")
             view = sdk.view.View.from_events(_log(events, state))
         return view
 

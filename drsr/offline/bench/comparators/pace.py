@@ -98,8 +98,7 @@ class Pace:
             replaced = {ref: text if number == 0 else _SEE_FIRST for number, ref in enumerate(places)}
             if self._shorter(request, replaced):
                 texts |= replaced
-                ledger.note(form, f"Step {step.index}")
-        return ledger.rewrite(with_texts(request, texts) if texts else request)
+        return ledger.rewrite(with_texts(request, texts))
 
     def _weights(self, history: History, past: tuple[Step, ...], ledger: Ledger) -> NDArray[np.float64]:
         keys = [transcript(step_messages(history, step)) for step in past]

@@ -97,7 +97,7 @@ def carry_back(request: Request, left: Sequence[Left]) -> Request:
     )
     if whole and not texts and not without_system:
         return request
-    reworded = with_texts(request, texts) if texts else request
+    reworded = with_texts(request, texts)
     messages = []
     for index, message in enumerate(reworded.messages):
         gone = {number for number in range(len(message.parts)) if number not in kept.get(index, set())}

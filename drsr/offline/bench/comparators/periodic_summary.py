@@ -66,7 +66,6 @@ class PeriodicSummary:
             material.append(f"New steps:\n{transcript(request.messages[first:stop])}")
             ask = Ask("summary", _INSTRUCTIONS, "\n\n".join(material), _MAX_TOKENS)
             state.text, state.steps = ledger.paid(summariser.complete(ask)), until
-            ledger.note("summarised", f"{until} Steps so far")
         if not state.steps:
             return Rewrite(request)
         shorter = cut(history, history.steps[state.steps].message)

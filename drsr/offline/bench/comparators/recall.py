@@ -89,19 +89,18 @@ class RecallTool(NamedTuple):
 
     def use(
         self, history: History, store: PageStore, counts: TokenCounts, summariser: Summariser, ledger: Ledger
-    ) -> int | None:
-        """Read a page again if the rule wants a page that was not yet read for the same names; return its number."""
+    ) -> None:
+        """Read a page again if the rule wants a page that was not yet read for the same names."""
         present = self.view(history, store)
         wanted, visible = newest_turn(history), visible_before(present, history, store.until)
         found = wanted_page(wanted, visible, [page.text for page in store.pages])
         if found is None or found[1] in store.recalled:
-            return None
+            return
         number, names = found
         call = ToolCall(self.name, {self.page: number, self.intent: ", ".join(sorted(names))})
         ledger.paid(tool_turn(counts, present, call))
         material = self.material.format(intent=wanted, page=store.pages[number].text)
         store.recalled[names] = ledger.paid(summariser.complete(Ask("recall", self.instruction, material, 200)))
-        return number
 
 
 def newest_turn(history: History) -> str:

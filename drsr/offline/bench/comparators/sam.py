@@ -59,10 +59,8 @@ class Sam(PagedMethod):
                 # Page by page: where a cue is refused, the next decision goes on with that page.
                 state.pages.append(Page(text, cue))
                 state.until = stop
-            ledger.note("paged", f"{len(state.pages)} pages so far")
-        recalled = _RECALL.use(history, state, self._counts, summariser, ledger) if state.pages else None
-        if recalled is not None:
-            ledger.note("recalled", f"page {recalled}")
+        if state.pages:
+            _RECALL.use(history, state, self._counts, summariser, ledger)
         return ledger.rewrite(_RECALL.view(history, state))
 
     def _pages(self, history: History, first: int, end: int) -> list[tuple[str, int]]:

@@ -119,44 +119,39 @@ class Sculptor:
         for ref, text in self._long_results(history).items():
             if ref not in state.fragments:
                 self._fold(request, state, ref, text, ledger)
-        present = _written(request, state)
+        present = with_texts(request, state.written())
         if self._counts.request(present) > self._counts.share(PRESSURE):
             for pieces in state.fragments.values():
                 if pieces[0].state == "shown" and not pieces[0].summary:
                     self._turn(request, state, ledger, ToolCall("summarise", {"id": pieces[0].id}))
                     ask = Ask("summary", _SUMMARISE, pieces[0].text, 48)
                     state.summarise(pieces[0], ledger.paid(summariser.complete(ask)))
-                    ledger.note("summarised", pieces[0].id)
         self._restore(history, state, ledger)
-        return ledger.rewrite(_written(request, state))
+        return ledger.rewrite(with_texts(request, state.written()))
 
     def _turn(self, request: Request, state: ContextTools, ledger: Ledger, *calls: ToolCall) -> None:
-        ledger.paid(tool_turn(self._counts, _written(request, state), *calls))
+        ledger.paid(tool_turn(self._counts, with_texts(request, state.written()), *calls))
 
     def _fold(self, request: Request, state: ContextTools, ref: PartRef, text: str, ledger: Ledger) -> None:
         self._turn(request, state, ledger, ToolCall("fragment", {"message": ref.message}))
         pieces = state.fragment(ref, self._pieces(text))
-        ledger.note("fragmented", f"message {ref.message}")
         folded = [one for one in pieces[1:] if len(one.text) > LONGEST_MARK]
         if folded:
             self._turn(request, state, ledger, *(ToolCall("fold", {"id": one.id}) for one in folded))
             for one in folded:
                 state.fold(one)
-            ledger.note("folded", f"message {ref.message}")
 
     def _restore(self, history: History, state: ContextTools, ledger: Ledger) -> None:
         last = history.steps[-1].message if history.steps else len(history.request.messages)
-        shown = _written(history.request, state)
+        shown = with_texts(history.request, state.written())
         visible = conversation(shown.with_messages(shown.messages[:last]))
         for name in sorted(identifiers(newest_turn(history)) - identifiers(visible)):
             found = state.search(name)
             if found:
                 self._turn(history.request, state, ledger, ToolCall("search", {"text": name}))
-                ledger.note("searched", f"found in {len(found)} pieces")
                 self._turn(history.request, state, ledger, *(ToolCall("restore", {"id": one.id}) for one in found))
                 for one in found:
                     state.restore(one)
-                ledger.note("restored", ", ".join(one.id for one in found))
 
     def _long_results(self, history: History) -> dict[PartRef, str]:
         found: dict[PartRef, str] = {}
@@ -180,8 +175,3 @@ class Sculptor:
                 pieces.append(line)
                 room = FRAGMENT_TOKENS - tokens
         return pieces
-
-
-def _written(request: Request, state: ContextTools) -> Request:
-    texts = state.written()
-    return with_texts(request, texts) if texts else request

@@ -95,10 +95,7 @@ class SelfGc:
             if plan and self._worth_it(present, proposed):
                 state.committed |= plan
                 state.side_files |= {name: left[name].text for name, action in plan.items() if action == "fold"}
-                ledger.note("committed", ", ".join(f"{action} {name}" for name, action in plan.items()))
                 present = proposed
-            else:
-                ledger.note("rejected", f"a plan over {len(plan)} ids")
         return ledger.rewrite(present)
 
     def _listed(self, name: str, entry: Entry) -> str:
@@ -164,5 +161,5 @@ def applied(history: History, entries: dict[str, Entry], plan: dict[str, Action]
         if len(shorter) < len(entry.text):
             texts[entry.payload] = shorter
     pruned = [block for block in dict.fromkeys(pruned) if not block.opaque]
-    request = with_texts(history.request, texts) if texts else history.request
+    request = with_texts(history.request, texts)
     return delete(read_history(request), pruned).request if pruned else request

@@ -78,19 +78,9 @@ class SelfCompact:
     asks = True
     keeps = frozenset({Keep.PAIRS, Keep.PREFIX, Keep.TASK})
 
-    def __init__(
-        self,
-        counts: TokenCounts,
-        *,
-        first_iteration: int = FIRST_ITERATION,
-        prompt_tokens: int = PROMPT_TOKENS,
-        rounds_between: int = ROUNDS_BETWEEN,
-    ) -> None:
-        """The gates; `prompt_tokens` is for a window of 128K."""
+    def __init__(self, counts: TokenCounts) -> None:
         self._counts = counts
-        self._first_iteration = first_iteration
-        self._prompt_tokens = counts.share(prompt_tokens)
-        self._rounds_between = rounds_between
+        self._prompt_tokens = counts.share(PROMPT_TOKENS)
 
     def begin(self) -> Compaction:
         return Compaction()
@@ -99,18 +89,15 @@ class SelfCompact:
         history, ledger = read_history(request), Ledger()
         present = _reset(history, state)
         iteration, end = len(history.steps), end_of_finished(history)
-        rested = state.probed is None or iteration - state.probed >= self._rounds_between
-        due = iteration >= self._first_iteration and rested and end > state.until
+        rested = state.probed is None or iteration - state.probed >= ROUNDS_BETWEEN
+        due = iteration >= FIRST_ITERATION and rested and end > state.until
         if due and history.prefix_length and self._counts.request(present) >= self._prompt_tokens:
             state.probed = iteration
             text = conversation(present)
             if holds(ledger.paid(summariser.complete(Ask("rubric", _PROBE, text, 512))), text):
                 state.summary = ledger.paid(summariser.complete(Ask("summary", _SUMMARY, text, 1024)))
                 state.until = end
-                ledger.note("compacted", f"at iteration {iteration}")
                 present = _reset(history, state)
-            else:
-                ledger.note("probed", f"not yet at iteration {iteration}")
         return ledger.rewrite(present)
 
 

@@ -6,7 +6,7 @@ a Step that is not complete yet, stays. User messages before the window are drop
 
 from __future__ import annotations
 
-from drsr.offline.bench.comparators.contract import WHOLE_STEPS, Event, Keep, PlainMethod, Rewrite
+from drsr.offline.bench.comparators.contract import WHOLE_STEPS, Keep, PlainMethod, Rewrite
 from drsr.offline.bench.comparators.edits import cut
 from drsr.offline.bench.summarisers.summariser import Summariser
 from drsr.request.history import read_history
@@ -32,7 +32,4 @@ class SlidingWindow(PlainMethod):
         if len(complete) <= self.steps:
             return Rewrite(request)
         first = complete[-self.steps].message
-        if first == history.prefix_length:
-            return Rewrite(request)
-        dropped = first - history.prefix_length
-        return Rewrite(cut(history, first), events=(Event("dropped", f"{dropped} messages"),))
+        return Rewrite(request if first == history.prefix_length else cut(history, first))

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 
-from drsr.offline.bench.comparators.contract import Event, Keep, PlainMethod, Rewrite
+from drsr.offline.bench.comparators.contract import Keep, PlainMethod, Rewrite
 from drsr.offline.bench.summarisers.summariser import Summariser
 from drsr.request.history import Block, BlockKind, History, Step, delete, read_history
 from drsr.request.parts import Reasoning, Text
@@ -44,10 +44,7 @@ class StructuralPruning(PlainMethod):
     def rewrite(self, request: Request, state: None, summariser: Summariser) -> Rewrite:
         history = read_history(request)
         narration = [block for step in history.older for block in _narration(history, step)]
-        if not narration:
-            return Rewrite(request)
-        names = ", ".join(block.name for block in narration)
-        return Rewrite(delete(history, narration).request, events=(Event("deleted", names),))
+        return Rewrite(delete(history, narration).request if narration else request)
 
 
 def _narration(history: History, step: Step) -> list[Block]:

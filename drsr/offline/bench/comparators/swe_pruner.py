@@ -15,7 +15,7 @@ import math
 import re
 from collections import Counter
 
-from drsr.offline.bench.comparators.contract import Event, Keep, PlainMethod, Rewrite, Trained
+from drsr.offline.bench.comparators.contract import Keep, PlainMethod, Rewrite, Trained
 from drsr.offline.bench.comparators.edits import with_texts
 from drsr.offline.bench.comparators.handed_models import Scored, TokenKeeper
 from drsr.offline.bench.summarisers.summariser import Summariser
@@ -62,9 +62,7 @@ class SwePruner(PlainMethod):
             found, tokens = self._pruned(history, step)
             texts |= found
             read += tokens
-        if not texts:
-            return Rewrite(request, read)
-        return Rewrite(with_texts(request, texts), read, events=(Event("skimmed", f"{len(texts)} tool outputs"),))
+        return Rewrite(with_texts(request, texts), read)
 
     def _pruned(self, history: History, step: Step) -> tuple[dict[PartRef, str], int]:
         """Return the shorter outputs of a Step, and the tokens that the skimmer read for them."""

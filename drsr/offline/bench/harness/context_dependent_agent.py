@@ -14,31 +14,34 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import numpy as np
+
 from drsr.errors import AlignmentError, SettingsError
 from drsr.offline.bench.comparators.selfcompact import CONTINUE
 from drsr.offline.bench.harness.agent import Answer, Refused
-from drsr.offline.bench.harness.prompt_cache import CHUNK, PromptCache
 from drsr.offline.bench.harness.sandbox_suite import sandbox_task
+from drsr.offline.bench.summarisers.token_accounting import Usage
 from drsr.offline.sandbox.agent import Move, follow, task_dice
 from drsr.offline.sandbox.visible import prompt_of
-from drsr.request.contracts import Tokenizer
+from drsr.request.contracts import TokenIds, Tokenizer
 from drsr.request.parts import Call, Message, Reasoning, Result, Text
 from drsr.request.remembered_tokens import RememberedTokens
-from drsr.request.rendering import render, render_output
+from drsr.request.rendering import common_prefix, render, render_output
 from drsr.request.request import Request, read_output
 
 Json = dict[str, Any]
 
 NO_TASK = "I do not see what I was asked to do, so I stop here."
 NO_TOKENS = "its tokenizer cannot represent the request"
+CHUNK = 64
+"""Tokens. Providers take 128 or more, for requests that are much longer than those of the sandbox."""
 
 
 class ContextDependentAgent:
     """The double. Tokens are counted with the tokenizer it is given."""
 
-    def __init__(self, tokenizer: Tokenizer, chunk: int = CHUNK) -> None:
+    def __init__(self, tokenizer: Tokenizer) -> None:
         self._tokenizer = tokenizer
-        self._chunk = chunk
 
     @property
     def name(self) -> str:
@@ -47,10 +50,32 @@ class ContextDependentAgent:
     def begin(self, task: str, opening: Json) -> ScriptedConversation:
         plan = sandbox_task(task).family.plan(task_dice(opening["messages"]))
         tokenizer = RememberedTokens(self._tokenizer)
-        return ScriptedConversation(plan, prompt_of(opening["messages"]), tokenizer, PromptCache(self._chunk))
+        return ScriptedConversation(plan, prompt_of(opening["messages"]), tokenizer, PromptCache())
 
     def close(self) -> None:
         return
+
+
+class PromptCache:
+    """A model of a provider's prompt cache, for one task's requests.
+
+    The longest beginning that a request shares with the one before it is read from the cache, everything after it is
+    written, both in whole chunks; what is left over is neither. Nothing expires. Both are parts of the input, never
+    additions to it: input = uncached + cache-read + cache-creation.
+    """
+
+    def __init__(self, chunk: int = CHUNK) -> None:
+        self._chunk = chunk
+        self._before: TokenIds = np.empty(0, dtype=np.int32)
+
+    def usage(self, request: TokenIds, output_tokens: int) -> Usage:
+        """Return what a request and its answer took. The request is what the next one is compared with."""
+        read = self._whole(common_prefix(self._before, request))
+        self._before = request
+        return Usage(len(request), output_tokens, read, self._whole(len(request)) - read)
+
+    def _whole(self, tokens: int) -> int:
+        return tokens // self._chunk * self._chunk
 
 
 class ScriptedConversation:

@@ -23,8 +23,13 @@ _KEPT = ("role", "content", "tool_calls", "reasoning_content")
 """Fields of an answer that go into the history; endpoints refuse some others when they come back."""
 
 
-class EndpointAgent:
+class EndpointAgent(ChatEndpoint):
     """Asks a chat-completions endpoint."""
+
+    failure = AgentFailed
+    key_from = "DRSR_AGENT_KEY"
+    needed_for = "an agent behind an endpoint"
+    timeout = 300.0
 
     def __init__(
         self,
@@ -33,31 +38,16 @@ class EndpointAgent:
         *,
         api_key: str | None = None,
         seed: int = 0,
-        timeout: float = 300.0,
         pause: Callable[[float], None] = time.sleep,
     ) -> None:
-        """`base_url` is the part before `/chat/completions`."""
-        self._endpoint = ChatEndpoint(
-            base_url,
-            model,
-            AgentFailed,
-            key_from="DRSR_AGENT_KEY",
-            needed_for="an agent behind an endpoint",
-            api_key=api_key,
-            timeout=timeout,
-            pause=pause,
-        )
+        super().__init__(base_url, model, api_key=api_key, pause=pause)
         self._seed = seed
-
-    @property
-    def name(self) -> str:
-        return self._endpoint.name
 
     def begin(self, task: str, opening: Json) -> EndpointAgent:
         return self
 
     def answer(self, request: Request) -> Answer | Refused:
-        response = self._endpoint.ask({**request.to_wire(), "temperature": 0, "seed": self._seed})
+        response = self.ask({**request.to_wire(), "temperature": 0, "seed": self._seed})
         if response.status_code in REFUSED:
             return Refused(f"status {response.status_code}")
         try:
@@ -68,9 +58,6 @@ class EndpointAgent:
                 where=self.name,
                 hint="the endpoint must give choices[0].message and usage with prompt_tokens and completion_tokens",
             ) from error
-
-    def close(self) -> None:
-        self._endpoint.close()
 
 
 def _read(body: Any) -> Answer:

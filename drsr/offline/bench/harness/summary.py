@@ -22,7 +22,7 @@ from drsr.offline.bench.harness.manifest import Weighting
 from drsr.offline.bench.harness.runs import BASELINE
 from drsr.offline.bench.harness.shared_runs import Shared, shared_runs
 from drsr.offline.bench.summarisers.token_accounting import Decomposition, Usage, change_percent, decompose
-from drsr.offline.train.metrics import Bootstrap, Metric, draw_trajectories, interval
+from drsr.offline.train.metrics import Bootstrap, Metric, draw_trajectories, interval, ratios
 
 Floats = NDArray[np.float64]
 _GROUPING: dict[Weighting, str] = {"tasks": "mean over tasks", "domains": "mean over domains of means over tasks"}
@@ -247,15 +247,9 @@ class _Tasks:
 
     def _drawn(self, values: Floats, weighting: Weighting) -> Floats:
         """Return the mean of every replicate. A replicate without a domain's tasks leaves that domain out."""
-        every = np.ones_like(values) if weighting == "tasks" else None
-        groups = [every] if every is not None else [self._domains == domain for domain in np.unique(self._domains)]
-        means = []
-        for group in groups:
-            weight = np.asarray(group, dtype=np.float64)
-            number = self._draws @ weight
-            mean = np.divide(
-                self._draws @ (weight * values), number, out=np.full(len(number), np.nan), where=number > 0
-            )
-            means.append(mean)
+        weights = [np.ones_like(values)]
+        if weighting == "domains":
+            weights = [(self._domains == domain).astype(np.float64) for domain in np.unique(self._domains)]
+        means = [ratios(self._draws @ (weight * values), self._draws @ weight) for weight in weights]
         drawn: Floats = np.nanmean(np.array(means), axis=0)
         return drawn

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drsr.offline.bench.replay.stage import Replayed
-from drsr.offline.train.metrics import Bootstrap, Metric, draw_trajectories, interval, ratio_metric
+from drsr.offline.train.metrics import Bootstrap, Metric, draw_trajectories, interval, ratio_metric, ratios
 
 Floats = NDArray[np.float64]
 
@@ -222,9 +222,7 @@ class _Decisions:
         drawn, means = [], []
         for domain in np.unique(self._domain):
             weight = self._weight * (self._domain == domain)
-            number = self._draws @ weight
-            none = np.full(len(number), np.nan)
-            drawn.append(np.divide(self._draws @ (weight * run_means), number, out=none, where=number > 0))
+            drawn.append(ratios(self._draws @ (weight * run_means), self._draws @ weight))
             means.append(float(np.average(run_means, weights=weight)))
         low, high = interval(np.nanmean(np.array(drawn), axis=0), self._bootstrap) if len(drawn[0]) else (np.nan,) * 2
         return Metric(name, DOMAINS, NO_TIES, float(np.mean(means)), low, high, len(values), len(run_means))

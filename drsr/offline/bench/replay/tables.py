@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from drsr.offline.bench.analyses.analysis import Analysis, Cell, Section
+from drsr.offline.bench.analyses.analysis import Analysis, Section
 from drsr.offline.bench.analyses.figures import OURS, PAPER, figure
 from drsr.offline.bench.replay.file import MethodNote, Replay
 from drsr.offline.bench.replay.label_placing import PlotLabel, place_labels
 from drsr.offline.bench.replay.summary import Comparison, MethodSummary, by_domain, compare
 from drsr.offline.bench.trainings import different_trainings
-from drsr.offline.train.metrics import Bootstrap
+from drsr.offline.train.metrics import Bootstrap, Metric
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -134,7 +134,7 @@ def _effects(found: Comparison, replay: Replay) -> Analysis:
         + (f" {apart}" if apart else "")
         + (f" Rows of earlier versions that are not shown: {older}." if older else ""),
         ("no", "method", *EFFECTS),
-        tuple((number, one.title, *_effect_cells(one)) for number, one in enumerate(found.methods, start=1)),
+        tuple((number, one.title, *effects_of(one)) for number, one in enumerate(found.methods, start=1)),
         draw_frontier(found),
     )
 
@@ -205,7 +205,7 @@ def _domains(domains: Mapping[str, Comparison]) -> Analysis:
         tuple(
             (
                 *(domain, number, one.title, found.decisions, found.measured),
-                *(one.removal, one.removed_tokens, one.harm, one.unsafe, one.unsafe_of_changed, one.abstained),
+                *effects_in_domain(one),
                 *(round(one.auxiliary_tokens.value, 1), round(one.milliseconds, 1), one.invalid),
             )
             for domain, found in domains.items()
@@ -234,11 +234,15 @@ def _methods(notes: Sequence[MethodNote]) -> Analysis:
     )
 
 
-def _effect_cells(found: MethodSummary) -> tuple[Cell, ...]:
+def effects_of(found: MethodSummary) -> tuple[Metric, ...]:
     return (
         *(found.removal, found.removal_by_domain, found.removed_tokens),
         *(found.harm, found.unsafe, found.unsafe_by_domain, found.unsafe_of_changed, found.abstained),
     )
+
+
+def effects_in_domain(found: MethodSummary) -> tuple[Metric, ...]:
+    return (found.removal, found.removed_tokens, found.harm, found.unsafe, found.unsafe_of_changed, found.abstained)
 
 
 def _short(version: str) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from drsr.errors import DrsrError, MissingExtra
 from drsr.redaction import redact
@@ -28,30 +28,31 @@ REFUSED = frozenset({400, 413, 422})
 class ChatEndpoint:
     """One model at `/chat/completions`."""
 
+    failure: ClassVar[type[DrsrError]]
+    """Raised if no answer comes back."""
+    key_from: ClassVar[str]
+    """The variable that holds the key."""
+    needed_for: ClassVar[str]
+    timeout: ClassVar[float]
+    """Seconds."""
+
     def __init__(
         self,
         base_url: str,
         model: str,
-        failure: type[DrsrError],
         *,
-        key_from: str,
-        needed_for: str,
         api_key: str | None = None,
-        timeout: float = 300.0,
         pause: Callable[[float], None] = time.sleep,
     ) -> None:
-        """`base_url` is the part before `/chat/completions`; `failure` is raised if no answer comes back; `key_from` is
-        the variable that holds the key."""
+        """`base_url` is the part before `/chat/completions`."""
         try:
             import httpx
         except ModuleNotFoundError as error:
-            raise MissingExtra("httpx", "proxy", needed_for=needed_for) from error
+            raise MissingExtra("httpx", "proxy", needed_for=self.needed_for) from error
         headers = {"authorization": f"Bearer {api_key}"} if api_key else {}
         self._errors = (httpx.HTTPError, httpx.InvalidURL)
-        self._client = httpx.Client(headers=headers, timeout=timeout)
+        self._client = httpx.Client(headers=headers, timeout=self.timeout)
         self._url = base_url.rstrip("/") + "/chat/completions"
-        self._failure = failure
-        self._key_from = key_from
         self._pause = pause
         self.model = model
         self.name = f"{model} at {redact(base_url)}"
@@ -64,10 +65,10 @@ class ChatEndpoint:
         """Return the endpoint's answer to a request: status 200, or a status that refuses this very request."""
         response = self._post({**body, "model": self.model})
         if response.status_code != 200 and response.status_code not in REFUSED:
-            raise self._failure(
+            raise self.failure(
                 f"status {response.status_code}",
                 where=self.name,
-                hint=f"look at the endpoint's own log; a key is taken from {self._key_from}",
+                hint=f"look at the endpoint's own log; a key is taken from {self.key_from}",
             )
         return response
 
@@ -79,7 +80,7 @@ class ChatEndpoint:
                 response = self._client.post(self._url, json=body)
             except self._errors as error:
                 if last:
-                    raise self._failure(
+                    raise self.failure(
                         f"no answer after {ATTEMPTS} attempts ({type(error).__name__})",
                         where=self.name,
                         hint="is the endpoint running, and does its address end before /chat/completions?",

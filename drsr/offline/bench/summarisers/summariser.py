@@ -1,13 +1,11 @@
 """The model that a method asks along the way: for a summary, a plan, a verdict. A seam; its tokens are counted.
 
-`EndpointSummariser` asks any OpenAI-compatible endpoint, `EmbeddedSummariser` (in `embedded_summariser.py`) the
-language model that labels are measured with, and `ScriptedSummariser` (in `scripted_summariser.py`) is a double.
+`EndpointSummariser` asks any OpenAI-compatible endpoint, `EmbeddedSummariser` (in `embedded.py`) the language model
+that labels are measured with, and `ScriptedSummariser` (in `scripted.py`) is a double.
 """
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
 from drsr.errors import SummariserFailed, SummariserRefused
@@ -46,38 +44,18 @@ class Summariser(Protocol):
     def complete(self, ask: Ask) -> Completion: ...
 
 
-class EndpointSummariser:
+class EndpointSummariser(ChatEndpoint):
     """A model at an OpenAI-compatible endpoint. Its own count of tokens is used, because that is what is paid for."""
 
-    def __init__(
-        self,
-        base_url: str,
-        model: str,
-        *,
-        api_key: str | None = None,
-        timeout: float = 120.0,
-        pause: Callable[[float], None] = time.sleep,
-    ) -> None:
-        """`base_url` is the part before `/chat/completions`."""
-        self._endpoint = ChatEndpoint(
-            base_url,
-            model,
-            SummariserFailed,
-            key_from="DRSR_SUMMARISER_KEY",
-            needed_for="a summariser behind an endpoint",
-            api_key=api_key,
-            timeout=timeout,
-            pause=pause,
-        )
-
-    @property
-    def name(self) -> str:
-        return self._endpoint.name
+    failure = SummariserFailed
+    key_from = "DRSR_SUMMARISER_KEY"
+    needed_for = "a summariser behind an endpoint"
+    timeout = 120.0
 
     def complete(self, ask: Ask) -> Completion:
         """Ask at temperature 0. Raise SummariserRefused if it cannot answer this question, SummariserFailed if it could
         not answer any: unreachable, a wrong key, answers without token counts."""
-        response = self._endpoint.ask(
+        response = self.ask(
             {
                 "messages": [
                     {"role": "system", "content": ask.instructions},
@@ -100,9 +78,6 @@ class EndpointSummariser:
         if not isinstance(text, str):  # it thought until its tokens were used up, say
             raise SummariserRefused("the summariser answered without a text")
         return Completion(text, read, written)
-
-    def close(self) -> None:
-        self._endpoint.close()
 
 
 def _read(answer: Any) -> tuple[Any, int, int]:

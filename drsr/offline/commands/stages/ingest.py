@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import datetime
 import json
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -88,7 +89,7 @@ def run(options: argparse.Namespace) -> int:
     from drsr.offline import samples
     from drsr.offline.ingest.corpus.fetch import default_folder, require_whole
     from drsr.offline.ingest.corpus.table import load_corpus
-    from drsr.offline.ingest.feeds.limits import load_words
+    from drsr.offline.ingest.feeds.limits import load_limits, load_redactions, load_words, unread_sections, warning_of
     from drsr.offline.ingest.feeds.redaction import load_redaction
     from drsr.offline.ingest.stage import ingest
     from drsr.offline.ingest.understood import Samples
@@ -103,7 +104,7 @@ def run(options: argparse.Namespace) -> int:
         uri = str(folder)
     elif uri is None:
         uri, source = str(samples.CORPUS), source or "sandbox"
-    redaction = None if options.redact is None else load_redaction(options.redact)
+    redaction = load_redactions() if options.redact is None else load_redaction(options.redact)
     samples_of = Samples(1 if options.show is None else options.show)
     with opened(create=True) as place, progress("ingest", "files") as report:
         if options.uri is None and options.corpus is None:
@@ -122,6 +123,10 @@ def run(options: argparse.Namespace) -> int:
             words_of=load_words(),
             progress=lambda so_far: report(so_far.files, None),
         )
+        with place.catalog.reading() as connection:
+            unread = unread_sections(connection, load_limits())
+    if unread:
+        print(f"drsr: {warning_of(unread)}", file=sys.stderr)
     if options.json:
         shown = {} if options.show is None else {"understood": [sample._asdict() for sample in samples_of.taken]}
         print(json.dumps(summary.to_json() | shown))

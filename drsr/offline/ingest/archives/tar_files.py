@@ -42,7 +42,7 @@ _HEADERS_PER_MEMBER = 10
 
 
 def tar_members(stream: BinaryIO, file: SourceFile, limits: Limits) -> Iterator[SourceFile]:
-    """The members of a tar archive in its order. Raises Unreadable where nothing more can be read of the archive.
+    """Yield the members of a tar archive in its order. Raises Unreadable if nothing more can be read of the archive.
 
     A member of more than HELD bytes can be opened until the next one is asked for. One that must not be opened carries
     the reason in `refused`; hidden members and folders are left out.
@@ -51,7 +51,8 @@ def tar_members(stream: BinaryIO, file: SourceFile, limits: Limits) -> Iterator[
     seen: set[bytes] = set()
     for number, (header, said) in enumerate(_members(archive), start=1):
         if number > limits.members:
-            raise Unreadable("zip_bomb", f"more than {limits.members} members; what is behind them was not read")
+            detail = f"more than {limits.members} members; what is behind them was not read: unpack it, or split it"
+            raise Unreadable("zip_bomb", detail)
         refused = header.refusal(said) or _repeated(header.plain_name, seen)
         leads_out = refused is not None and refused.reason == "path_traversal"
         if header.is_hidden and not leads_out:
@@ -78,7 +79,7 @@ def _repeated(name: str, seen: set[bytes]) -> Refusal | None:
 
 
 def _members(archive: _Archive) -> Iterator[tuple[Header, Said]]:
-    """Every member that is not a folder, with what was said of it; its bytes are ahead when it is handed out."""
+    """Yield every member that is not a folder, with what was said of it; its bytes are ahead when it is handed out."""
     of_all = next_one = Said()
     while (header := archive.header()) is not None:
         if header.kind == PAX_OF_ALL:
@@ -106,7 +107,7 @@ class _Archive:
         self._has_ended = False
 
     def header(self) -> Header | None:
-        """The next header, or None at the end. Zero blocks end an archive, and another one may follow them."""
+        """Return the next header, or None at the end. Zero blocks end an archive, and another one may follow them."""
         while not any(block := self._stream.read(BLOCK)):
             if not block:
                 if self._has_ended:
@@ -126,7 +127,7 @@ class _Archive:
             raise Unreadable("corrupt_archive", detail) from None
 
     def records(self, header: Header) -> Said:
-        """Return what records say; None of those that are too long."""
+        """Return what records say; those that are too long are not read, and their member is refused."""
         self.begin(header)
         if header.size > LARGEST_RECORDS:
             self.skip()
@@ -147,7 +148,7 @@ class _Archive:
         self._behind = header.name[:200] or self._behind
 
     def read(self, size: int) -> bytes:
-        """Up to so many bytes of the member, and none at its end. Raises Unreadable where the archive ends first."""
+        """Return up to so many bytes of the member, none at its end. Raises Unreadable if the archive ends first."""
         if not self._left:
             return b""
         data = self._stream.read1(min(size, self._left))
@@ -157,7 +158,7 @@ class _Archive:
         return data
 
     def held(self) -> tuple[bytes, Unreadable | None]:
-        """The member's bytes; where they cannot be read to their end, those before, and why."""
+        """Return the member's bytes; if they cannot be read to their end, those before, and why."""
         pieces: list[bytes] = []
         try:
             while piece := self.read(_PIECE):

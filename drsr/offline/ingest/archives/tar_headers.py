@@ -83,7 +83,7 @@ class Header(NamedTuple):
 
     @property
     def plain_name(self) -> str:
-        """The name without `./` and doubled slashes, which mean nothing."""
+        """Return the name without `./` and doubled slashes, which mean nothing."""
         return "/".join(part for part in self.name.split("/") if part not in ("", "."))
 
     @property
@@ -148,12 +148,12 @@ def _text(data: bytes) -> str:
 
 
 def long_name(data: bytes) -> Said:
-    """What a long name in GNU's form says."""
+    """Read a long name in GNU's form."""
     return Said(name=_text(data))
 
 
 def pax_records(data: bytes) -> Said:
-    """What pax records say: `27 path=a/long/name.json` and more, one after another. Raises Unreadable."""
+    """Read pax records: `27 path=a/long/name.json` and more, one after another. Raises Unreadable."""
     said: dict[str, str] = {}
     at = 0
     while at < len(data) and data[at]:

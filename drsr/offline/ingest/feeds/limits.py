@@ -4,6 +4,7 @@
     quarantined = 0.1        # largest share of the latest delivery that may be quarantined
     runs = 100               # fewest current runs
     mapping = "desk.toml"    # where in its JSON the messages, the task, the id and the reward are
+    redact = "redact.toml"   # what is replaced before anything is stored, by whoever reads it
     framework_says = ["Budget used up"]    # sentences that are no decisions of a model
     model_says = ["Have a nice day!"]      # sentences that are, however often they repeat
 
@@ -19,20 +20,33 @@ import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from sqlalchemy import Connection, func, select
 
 from drsr.errors import SettingsError
 from drsr.offline.catalog.tables import Source, SourceFile, Trajectory
 from drsr.offline.ingest.feeds.framework_words import AND_SO_ON, Words, WordsOf, one_line
+from drsr.offline.ingest.feeds.redaction import Redaction, load_redaction
 from drsr.offline.ingest.formats.mapping import load_mapping
 from drsr.offline.ingest.formats.reader import Reader
+
+Value = TypeVar("Value")
 
 FEEDS_FILE = "feeds.toml"
 DEFAULT = "default"
 FEW = 20
 """Items that may be quarantined in any source without its own share: a README beside the runs raises no alarm."""
+
+
+_KINDS: dict[str, tuple[tuple[type, ...], str]] = {
+    "quarantined": ((int, float), "a number from 0 to 1"),
+    "runs": ((int,), "a whole number"),
+    "mapping": ((str,), "the name of a file"),
+    "redact": ((str,), "the name of a file"),
+    "framework_says": ((list,), 'a list of sentences, such as ["Budget used up"]'),
+    "model_says": ((list,), 'a list of sentences, such as ["Have a nice day!"]'),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +57,8 @@ class Limits:
     runs: int = 0
     mapping: str = ""
     """A file, for `load_mapping`; by default formats are detected."""
+    redact: str = ""
+    """A file, for `load_redaction`; by default runs are stored as they are."""
     framework_says: tuple[str, ...] = ()
     """For `Words`: such messages are read as history."""
     model_says: tuple[str, ...] = ()
@@ -95,31 +111,41 @@ def load_limits(path: Path | None = None) -> Mapping[str, Limits]:
 
 
 def _limits(name: str, section: Any, where: str) -> Limits:
-    sentences = {"framework_says": (list,), "model_says": (list,)}
-    kinds: dict[str, tuple[type, ...]] = {"runs": (int,), "mapping": (str,), **sentences}
-    known = {field.name: kinds.get(field.name, (int, float)) for field in fields(Limits)}
+    known = [field.name for field in fields(Limits)]
     if not isinstance(section, dict):
-        raise SettingsError(f"{name} must be a section", where=where, hint=f"[{name}], then {' and '.join(known)}")
+        hint = f"[{DEFAULT}] or the name of a source in brackets, and below it {', '.join(known)}"
+        raise SettingsError(f"{name} stands in no section", where=where, hint=hint)
     for key, value in section.items():
-        if key not in known or isinstance(value, bool) or not isinstance(value, known[key]):
-            raise SettingsError(f"[{name}] {key} = {value!r} is unknown", where=where, hint=", ".join(known))
-        if isinstance(value, list) and not all(isinstance(words, str) for words in value):
-            raise SettingsError(f"[{name}] {key} must be a list of sentences", where=where, hint=f'{key} = ["..."]')
+        if key not in known:
+            raise SettingsError(f"[{name}] has no setting {key!r}", where=where, hint=f"they are {', '.join(known)}")
+        kinds, said = _KINDS[key]
+        is_kind = isinstance(value, kinds) and not isinstance(value, bool)
+        if not is_kind or (isinstance(value, list) and not all(isinstance(words, str) for words in value)):
+            raise SettingsError(f"[{name}] {key} must be {said}, not {value!r}", where=where)
     values: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in section.items()}
-    return Limits(**values)
+    try:
+        return Limits(**values)
+    except SettingsError as error:
+        raise SettingsError(f"[{name}] {error.what}", where=where, hint=error.hint) from None
 
 
 def load_mappings(path: Path | None = None) -> Callable[[str], Reader | None]:
-    """Return which mapping reads a source, None for those whose formats are detected. Every file is read and checked
-    now; it lies beside `feeds.toml`, unless its path says otherwise."""
+    """Return which mapping reads a source, None for those whose formats are detected."""
+    return _by_source(path, "mapping", load_mapping)
+
+
+def load_redactions(path: Path | None = None) -> Callable[[str], Redaction | None]:
+    """Return by which rules a source is redacted, None for those that are stored as they are."""
+    return _by_source(path, "redact", load_redaction)
+
+
+def _by_source(path: Path | None, key: str, load: Callable[[Path], Value]) -> Callable[[str], Value | None]:
+    """Every file that a section names is read and checked now; it lies beside `feeds.toml`, unless its path says
+    otherwise."""
     folder = (Path(FEEDS_FILE) if path is None else path).parent
     limits = load_limits(path)
-    readers = {name: load_mapping(folder / own.mapping) for name, own in limits.items() if own.mapping}
-
-    def mapping_of(source: str) -> Reader | None:
-        return readers.get(source if source in limits else DEFAULT)
-
-    return mapping_of
+    loaded = {name: load(folder / getattr(own, key)) for name, own in limits.items() if getattr(own, key)}
+    return lambda source: loaded.get(source if source in limits else DEFAULT)
 
 
 def load_words(path: Path | None = None) -> WordsOf:
@@ -159,3 +185,14 @@ def feeds(connection: Connection, limits: Mapping[str, Limits]) -> list[Feed]:
         found.append(Feed(name, runs.get(source_id, 0), said, read, counted, share, own.quarantined, own.runs))
     absent = sorted(set(limits) - {name for name, _ in names} - {DEFAULT})
     return found + [Feed(name, 0, "", 0, 0, 0.0, limits[name].quarantined, limits[name].runs) for name in absent]
+
+
+def unread_sections(connection: Connection, limits: Mapping[str, Limits]) -> list[str]:
+    """Return the sections that name a source of which nothing was ever read: what they say holds for nobody."""
+    known = set(connection.execute(select(Source.name)).scalars())
+    return sorted(set(limits) - known - {DEFAULT})
+
+
+def warning_of(sections: list[str]) -> str:
+    named = ", ".join(f"[{name}]" for name in sections)
+    return f"{FEEDS_FILE}: {named}: nothing was ever read of a source of that name; what stands there has no effect"

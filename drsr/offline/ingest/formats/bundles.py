@@ -91,5 +91,5 @@ def bundle(members: list[SourceFile]) -> SourceFile:
 
 
 def folder_of(path: str) -> str:
-    """The path of a file's folder, or of its archive where it lies at the top of one."""
+    """Return the path of a file's folder, or of its archive where it lies at the top of one."""
     return path[: max(path.rfind("/"), path.rfind("!")) + 1]

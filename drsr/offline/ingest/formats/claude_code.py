@@ -233,7 +233,7 @@ def _preserved_lines(lines: list[Json], boundary: int) -> list[int]:
 
 
 def _by_time(lines: list[Json]) -> list[Json]:
-    """The same lines, by their times if one stands before its parent: which branch is the last cannot be seen then."""
+    """Sort the lines by time if one stands before its parent: nothing else shows then which branch is the last."""
     places = _uuids(lines)
     if all(places.get(str(line.get("parentUuid")), -1) <= index for index, line in enumerate(lines)):
         return lines

@@ -88,7 +88,7 @@ def _opened(
 
 
 def _members_of(layers: archives.Layers, file: SourceFile, limits: Limits) -> Iterator[SourceFile]:
-    """The files of an archive, those that are one run together as one. Raises Unreadable."""
+    """Yield the files of an archive, those that are one run together as one. Raises Unreadable."""
     if layers.archive == "tar":
         return gather_passing(archives.tar_members(layers.stream, file, limits), limits)
     members = list(archives.zip_members(layers.stream, file, limits))

@@ -151,9 +151,7 @@ def _fit_network(
 ) -> FrozenScorer:
     from drsr.offline.train.fitting import train_scorer
 
-    stops = _stopping(frame)
-    fitted = some_states(TrainingFrame, frame, ~stops, "train")
-    stopped_by = some_states(TrainingFrame, frame, stops, "validation")
+    fitted, stopped_by = _divided(frame)
     # The frame was prepared, and a mismatched state must not be exchanged once more.
     plain = ablation if not ablation.mismatched_state else FULL
     return train_scorer(fitted, stopped_by, params, ablation=plain, column_groups=groups, workers=workers).ensemble
@@ -162,10 +160,14 @@ def _fit_network(
 def normalised_on(train: TrainingFrame, validation: TrainingFrame, params: TrainParams) -> TrainingFrame:
     """Return the states that a network's normaliser and weights are fitted on: `train`, or, if it is cross-fitted,
     those of both splits that it is not stopped by."""
-    if not params.folds:
-        return train
-    everything = joined(train, validation)
-    return some_states(TrainingFrame, everything, ~_stopping(everything), "train")
+    return _divided(joined(train, validation))[0] if params.folds else train
+
+
+def _divided(frame: TrainingFrame) -> tuple[TrainingFrame, TrainingFrame]:
+    """Return the states that networks are fitted on, and those that they stop by."""
+    stops = _stopping(frame)
+    fitted = some_states(TrainingFrame, frame, ~stops, "train")
+    return fitted, some_states(TrainingFrame, frame, stops, "validation")
 
 
 def _stopping(frame: TrainingFrame) -> NDArray[np.bool_]:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from sqlalchemy import select, update
 
-from drsr.backbone import embedded, load_backbone
+from drsr.backbone import embedded, installing, load_backbone
 from drsr.backbone.frozen_lm import FrozenLM
 from drsr.decide.candidates import DecisionState, Ineligible
 from drsr.errors import FeatureViewError
@@ -62,7 +62,7 @@ def test_an_honest_store_passes(
 def test_an_honest_store_of_the_embedded_model_passes(
     catalog: Catalog, artifacts: ArtifactStore, tmp_path: Path
 ) -> None:
-    embedded.fetch()
+    installing.fetch(embedded.MODEL)
     backbone = load_backbone("smollm2-135m")
     assert isinstance(backbone, FrozenLM)
     filled(catalog, artifacts, tmp_path, backbone, steps=6)

@@ -131,7 +131,6 @@ def test_every_comparator_does_something_to_a_long_run(comparator: Comparator, p
     changed = any(after != before for after, before in zip(made, requests, strict=True))
     # The Agents SDK's trimmer counts turns by the user's messages, and here is one: see test_peers.py.
     assert changed == (comparator.name not in ("baseline", "openai_agents_trimmer"))
-    assert changed == any(one.rewrite.events for one in found)
     # Who says that nobody is asked has rows that do not depend on who writes summaries.
     assert comparator.asks == any(one.rewrite.auxiliary_input_tokens for one in found)
     lengths = [

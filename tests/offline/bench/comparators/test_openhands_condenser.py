@@ -63,7 +63,6 @@ def test_over_eighty_events_the_middle_becomes_a_summary(protocol: Protocol) -> 
 
     request = after(run, 40)
     found = checked_rewrite(method, request, state, summariser)
-    assert [(event.kind, event.detail) for event in found.rewrite.events] == [("condensed", "44 events")]
     assert (found.rewrite.auxiliary_input_tokens, found.rewrite.auxiliary_output_tokens) == (100, 10)
     first = len(after(run, 1).messages)
     assert found.request.messages[:first] == request.messages[:first]
@@ -118,7 +117,7 @@ def test_ids_that_come_up_again_are_told_apart() -> None:
         messages += [asks("the same", text="go"), answers("the same", f"number {number}")]
     found = look(read_request(messages), RecordingSummariser())
     assert not found.fell_back
-    assert [event.kind for event in found.rewrite.events] == ["condensed"]
+    assert found.rewrite.auxiliary_input_tokens == 100
     assert found.request.messages[-1].wire == messages[-1]
 
 

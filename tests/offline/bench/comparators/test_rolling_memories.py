@@ -92,11 +92,11 @@ def test_acon_keeps_the_last_action_and_rewrites_long_observations_once() -> Non
     found = method.rewrite(ending_at(long, 2), state, summariser)
     results = [p.text for m in found.request.messages for p in m.parts if isinstance(p, Result)]
     assert results[0] == "in short"
-    assert [event.kind for event in found.events] == ["rewritten"]
+    assert found.auxiliary_input_tokens == 100
     assert method.rewrite(ending_at(long, 2), state, summariser).auxiliary_input_tokens == 0
 
     found = method.rewrite(long, state, summariser)
-    assert [event.kind for event in found.events] == ["summarised"]
+    assert found.auxiliary_input_tokens == 100
     assert "History so far:\n(none)" in summariser.asked[-1].material
     assert sum(COUNTS.messages(long)[4:-2]) > HISTORY_TOKENS
     assert found.request.messages[2:] == long.messages[-2:]
@@ -116,14 +116,11 @@ def test_sam_cuts_the_past_into_pages_and_recalls_what_is_named_again(protocol: 
     assert task_message(found.request).count("Page ") == len(state.pages)
 
     # The fifth Step of every five asks for an order of three Steps before, which by then is in a page.
-    recalls = [steps for event in found.events if event.kind == "recalled"]
     for number in range(steps + 1, 16):
         rewrite = method.rewrite(ending_at(request, number), state, summariser)
-        recalls += [number for event in rewrite.events if event.kind == "recalled"]
-    assert recalls
     assert "Recalled: in short" in task_message(rewrite.request)
     asked = [ask for ask in summariser.asked if ask.purpose == "recall"]
-    assert len(asked) == len(recalls)
+    assert asked
     assert all("Intent:" in ask.material for ask in asked)
 
 

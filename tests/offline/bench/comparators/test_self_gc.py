@@ -50,7 +50,6 @@ def test_what_is_committed_stays_and_is_not_planned_again() -> None:
     assert results(found.request)[0].startswith("[folded: s0_1")
     assert "[s0_1]" not in summariser.asked[0].material
     assert "[s1_1] tool_span," in summariser.asked[0].material
-    assert [event.kind for event in found.events] == ["rejected"]
 
 
 def test_unknown_ids_actions_and_the_last_turn_are_left_alone() -> None:
@@ -72,6 +71,5 @@ def test_a_small_saving_at_the_beginning_is_not_worth_the_cache() -> None:
     request, method = long_run("openai", 8), SelfGc(COUNTS)
     late = method.rewrite(request, method.begin(), planning(s6_1="prune"))
     early = method.rewrite(request, method.begin(), planning(t0="fold"))
-    assert [event.kind for event in late.events] == ["committed"]
-    assert [event.kind for event in early.events] == ["rejected"]
+    assert late.request is not request
     assert early.request is request

@@ -61,7 +61,6 @@ def test_sculptor_pays_for_fragmenting_folding_searching_and_restoring() -> None
     state = method.begin()
     past = [USER, *exchange("a", LINE * 29 + "key_7 c d e f g h\n"), *exchange("b", "r"), *exchange("c", "r")]
     found = method.rewrite(read_request(past), state, summariser)
-    assert [event.kind for event in found.events] == ["fragmented", "folded"]
     # 6 for the task, 27 + 299 for the long exchange (key_ 7 c d e f g h and the line break are 9), 28 for each of the
     # others, 4. Nothing is folded yet when it folds.
     before = 6 + 27 + 299 + 2 * 28 + 4
@@ -73,10 +72,6 @@ def test_sculptor_pays_for_fragmenting_folding_searching_and_restoring() -> None
 
     named = [*past, *exchange("d", "r"), *exchange("e", "r", '{"x": "key_7"}')]
     found = method.rewrite(read_request(named), state, summariser)
-    assert [(event.kind, event.detail) for event in found.events] == [
-        ("searched", "found in 1 pieces"),
-        ("restored", "2_0_2"),
-    ]
     # The long result is now its first 100 tokens and two marks of 11, [ fragme nt _ 2 _ 0 _ 1 folded ], of which one
     # ends and the other begins with the same token: ][
     folded = 6 + 27 + 100 + 2 * 11 - 1 + 3 * 28 + 34 + 4
@@ -89,7 +84,6 @@ def test_sculptor_pays_for_each_summary_twice_its_own_turn_and_the_summarisers()
     method, summariser = Sculptor(TokenCounts(ScriptedTokenizer(), window=200)), RecordingSummariser()
     past = [USER, *exchange("a", LINE * 30), *exchange("b", "r"), *exchange("c", "r")]
     found = method.rewrite(read_request(past), method.begin(), summariser)
-    assert [event.kind for event in found.events] == ["fragmented", "folded", "summarised"]
     whole = 6 + 27 + 300 + 2 * 28 + 4
     folded = whole - 200 + 2 * 11 - 1
     # summar ise has one piece more than fold.
@@ -102,12 +96,10 @@ def test_sam_pays_for_the_turn_that_recalls_and_not_for_paging() -> None:
     state = method.begin()
     past = [USER, *exchange("a", "key_7"), *exchange("b", LINE * 8)]
     paged = method.rewrite(read_request(past), state, summariser)
-    assert [event.kind for event in paged.events] == ["paged"]
     assert len(state.pages) == 2
     assert tokens(paged) == (200, 20)
 
     found = method.rewrite(read_request([*past, *exchange("c", "r", '{"x": "key_7"}')]), state, summariser)
-    assert [(event.kind, event.detail) for event in found.events] == [("recalled", "page 0")]
     # Behind the task: \n\n ## Pages of the past \n\n are 7, twice Page _ 0 : in short 6, and \n\n between them.
     shown = 6 + 7 + 2 * 6 + 1 + 34 + 4
     # {" argume nts ": {" intent ": " key_ 7 ", " page ": _ 0 }, " name ": " recall "}
@@ -120,12 +112,10 @@ def test_acm_pays_for_the_turns_that_archive_and_query() -> None:
     state = method.begin()
     past = [USER, *exchange("a", "key_7"), *exchange("b", LINE * 3)]
     archived = method.rewrite(read_request(past), state, summariser)
-    assert [event.kind for event in archived.events] == ["archived"]
     # {" argume nts ": {}, " name ": " manage _conte xt "}
     assert tokens(archived) == (6 + 29 + 27 + 30 + 4 + SUMMARISED[0], 13 + SUMMARISED[1]) == (196, 23)
 
     found = method.rewrite(read_request([*past, *exchange("c", "r", '{"x": "key_7"}')]), state, summariser)
-    assert [(event.kind, event.detail) for event in found.events] == [("queried", "archive 0")]
     # Behind the task: \n\n ## Summar ies so far \n\n Summar y _ 0 : in short
     shown = 6 + 14 + 34 + 4
     # {" argume nts ": {" id ": _ 0 , " query ": " key_ 7 "}, " name ": " query_ memory "}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from drsr.backbone.scripted import ScriptedTokenizer
-from drsr.offline.bench.comparators.contract import Event, Keep, Rewrite, Trained
+from drsr.offline.bench.comparators.contract import Keep, Rewrite, Trained
 from drsr.offline.bench.comparators.token_counts import TokenCounts
 from drsr.offline.bench.harness.context_dependent_agent import ContextDependentAgent
 from drsr.offline.bench.harness.episode import ANSWERED, Episode, Sent, Setting
@@ -52,7 +52,7 @@ class OnlyTheTask:
         messages = [*request.messages[:2], *request.messages[first:]]
         if len(messages) == len(request.messages):
             return Rewrite(request)
-        return Rewrite(request.with_messages(messages), events=(Event("dropped", "old messages"),))
+        return Rewrite(request.with_messages(messages))
 
 
 def episode(

@@ -11,7 +11,6 @@ import pytest
 from drsr.errors import AgentFailed
 from drsr.offline.bench.harness.agent import Answer, Refused
 from drsr.offline.bench.harness.endpoint_agent import EndpointAgent
-from drsr.offline.bench.summarisers.chat_endpoint import ATTEMPTS
 from drsr.offline.bench.summarisers.token_accounting import Usage
 from drsr.request.request import read_request
 from tests.offline.bench.loopback_endpoint import Reply, Served, completion, loopback_endpoint
@@ -54,25 +53,15 @@ def test_reasoning_is_kept_and_an_absent_content_is_null() -> None:
     assert found.message == {**given, "content": None}
 
 
-def test_one_that_stays_busy_stops_the_run() -> None:
-    served = Served(Reply({}, 503))
-    with agent_of(served) as agent, pytest.raises(AgentFailed, match="status 503"):
-        agent.answer(REQUEST)
-    assert len(served.asked) == ATTEMPTS
-
-
 @pytest.mark.parametrize("status", [400, 413, 422])
 def test_a_request_that_is_at_fault_ends_the_task_only(status: int) -> None:
     with agent_of(Served(Reply({"error": "too long"}, status))) as agent:
         assert agent.answer(REQUEST) == Refused(f"status {status}")
 
 
-@pytest.mark.parametrize("status", [401, 403, 404])
-def test_what_would_meet_every_request_stops_the_run(status: int) -> None:
-    served = Served(Reply({}, status))
-    with agent_of(served) as agent, pytest.raises(AgentFailed, match=f"status {status}"):
+def test_what_would_meet_every_request_stops_the_run() -> None:
+    with agent_of(Served(Reply({}, 401))) as agent, pytest.raises(AgentFailed, match="401(?s:.*)DRSR_AGENT_KEY"):
         agent.answer(REQUEST)
-    assert len(served.asked) == 1
 
 
 @pytest.mark.parametrize(

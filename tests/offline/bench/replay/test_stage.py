@@ -15,7 +15,7 @@ from drsr.backbone.frozen_lm import FrozenLM
 from drsr.backbone.tokenizer import HfTokenizer
 from drsr.errors import ArtifactCorrupt
 from drsr.offline.bench.comparators.baseline import Baseline
-from drsr.offline.bench.comparators.contract import Comparator, Event, Keep, Rewrite, Trained
+from drsr.offline.bench.comparators.contract import Comparator, Keep, Rewrite, Trained
 from drsr.offline.bench.comparators.drsr_policy import DrsrPolicy
 from drsr.offline.bench.comparators.openai_agents_trimmer import OpenAiAgentsTrimmer
 from drsr.offline.bench.comparators.periodic_summary import PeriodicSummary
@@ -70,7 +70,7 @@ class OrphaningComparator:
     def rewrite(self, request: Request, state: Any, summariser: Summariser) -> Rewrite:
         first_call = next(index for index, message in enumerate(request.messages) if message.role == "assistant")
         kept = [message for index, message in enumerate(request.messages) if index != first_call]
-        return Rewrite(request.with_messages(kept), events=(Event("dropped", "a call"),))
+        return Rewrite(request.with_messages(kept))
 
 
 def run_all(run: RecordedRun, *methods: Comparator) -> list[Replayed]:

@@ -14,9 +14,12 @@ from tests.offline.bench.loopback_endpoint import Asked, Reply, Served, loopback
 BODY = {"messages": [{"role": "user", "content": "task"}]}
 
 
-def endpoint(url: str, served: Served, **options: Any) -> ChatEndpoint:
-    options |= {"key_from": "SOME_KEY", "needed_for": "a test"}
-    return ChatEndpoint(url, "large", SummariserFailed, pause=served.pauses.append, **options)
+class Endpoint(ChatEndpoint):
+    failure, key_from, needed_for, timeout = SummariserFailed, "SOME_KEY", "a test", 60.0
+
+
+def endpoint(url: str, served: Served, **options: Any) -> Endpoint:
+    return Endpoint(url, "large", pause=served.pauses.append, **options)
 
 
 def status_of(served: Served, **options: Any) -> int:

@@ -71,16 +71,24 @@ def test_the_file_of_limits(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "text",
-    ["[a]\nshare = 1", "a = 1", "[a]\nquarantined = 2", "[a]\nruns = 0.5", "[a]\nruns = -1", "["]
-    + [
-        '[a]\nmodel_says = "a"',
-        "[a]\nmodel_says = [1]",
-        '[a]\nframework_says = [" "]',
-        '[a]\nmodel_says = ["…"]',
-        '[a]\nmodel_says = ["\\u0001…"]',
+    ("text", "said"),
+    [
+        ("[a]\nshare = 1", "[a] has no setting 'share'\n  hint: they are quarantined, runs, mapping, redact"),
+        ("runs = 1", "runs stands in no section\n  hint: [default] or the name of a source in brackets"),
+        ("[a]\nquarantined = 2", "[a] quarantined is 2, which is not a share\n  hint: from 0 to 1"),
+        ("[a]\nruns = 0.5", "[a] runs must be a whole number, not 0.5"),
+        ("[a]\nredact = 1", "[a] redact must be the name of a file, not 1"),
+        ("[a]\nruns = -1", "[a] runs is -1"),
+        ("[", "cannot be read"),
+        ('[a]\nmodel_says = "a"', "[a] model_says must be a list of sentences"),
+        ("[a]\nmodel_says = [1]", "[a] model_says must be a list of sentences"),
+        ('[a]\nframework_says = [" "]', "[a] ' ' is no sentence"),
+        ('[a]\nmodel_says = ["…"]', "[a] '…' is no sentence"),
+        ('[a]\nmodel_says = ["\\u0001…"]', "[a] '\\x01…' is no sentence"),
     ],
 )
-def test_a_mistake_in_it_is_named(tmp_path: Path, text: str) -> None:
-    with pytest.raises(SettingsError):
-        load_limits(write_text(tmp_path / "feeds.toml", text))
+def test_a_mistake_in_it_is_named(tmp_path: Path, text: str, said: str) -> None:
+    path = write_text(tmp_path / "feeds.toml", text)
+    with pytest.raises(SettingsError) as refused:
+        load_limits(path)
+    assert str(refused.value).startswith(f"{path}: {said}")

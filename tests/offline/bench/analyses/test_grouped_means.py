@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drsr.offline.bench.analyses.grouped_medians import grouped_median
+from drsr.offline.bench.analyses.grouped_means import grouped_median
 from drsr.offline.train.metrics import Bootstrap, draw_trajectories, interval
 
 QUICK = Bootstrap(replicates=40)
