@@ -46,5 +46,5 @@ def test_no_rules_protect_nothing() -> None:
 
 @pytest.mark.parametrize("rule", ["", "x", "1.", "-1", "1.2.3", "tool=", "text=", "colour=red"])
 def test_what_is_no_rule(rule: str) -> None:
-    with pytest.raises(SettingsError, match="no rule"):
+    with pytest.raises(SettingsError, match="is not a rule"):
         parse_protection([rule])
