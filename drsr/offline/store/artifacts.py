@@ -145,7 +145,9 @@ class ArtifactStore:
     def get(self, key: str) -> bytes:
         """Return the bytes of a key; raise ArtifactCorrupt if they are missing or not the ones that were stored."""
         expected, self._expected = self._expected, None
-        return expected[1].result() if expected and expected[0] == key else self._get(key)
+        if expected and expected[0] == key and expected[1].exception() is None:
+            return expected[1].result()
+        return self._get(key)  # also what could not be had when it was expected, which may be long ago
 
     def expect(self, key: str) -> None:
         """Begin to fetch what will be asked for next, unless it is on this machine."""

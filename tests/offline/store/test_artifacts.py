@@ -251,3 +251,14 @@ def test_others_may_read_an_artifact_only_if_they_may_read_the_folder(tmp_path: 
         key = ArtifactStore(str(root)).put(b"a run")
         assert (root / key[:2] / key).stat().st_mode & 0o777 == wanted
     assert (tmp_path / "private").stat().st_mode & 0o777 == 0o700
+
+
+def test_what_could_not_be_had_when_it_was_expected_is_asked_for_again() -> None:
+    """Between the two a run is measured, which may take minutes: storage may be back."""
+    store = ArtifactStore("memory://expected-too-early")
+    key = hashlib.sha256(b"a run").hexdigest()
+    store.expect(key)
+    assert store._expected is not None
+    assert isinstance(store._expected[1].exception(), ArtifactCorrupt)
+    store.put(b"a run")
+    assert store.get(key) == b"a run"
