@@ -35,6 +35,7 @@ Value = TypeVar("Value")
 
 FEEDS_FILE = "feeds.toml"
 DEFAULT = "default"
+USUAL_SHARE = 0.5
 FEW = 20
 """Items that may be quarantined in any source without its own share: a README beside the runs raises no alarm."""
 
@@ -53,7 +54,8 @@ _KINDS: dict[str, tuple[tuple[type, ...], str]] = {
 class Limits:
     """The limits that a source must keep, and how it is read."""
 
-    quarantined: float = 0.5
+    quarantined: float | None = None
+    """None: USUAL_SHARE, and a few items in any case."""
     runs: int = 0
     mapping: str = ""
     """A file, for `load_mapping`; by default formats are detected."""
@@ -68,10 +70,15 @@ class Limits:
         for words in (*self.framework_says, *self.model_says):
             if not one_line(words).removesuffix(AND_SO_ON).strip():
                 raise SettingsError(f"{words!r} is no sentence", hint="the words as the broken rule shows them")
-        if not 0 <= self.quarantined <= 1:
+        if self.quarantined is not None and not 0 <= self.quarantined <= 1:
             raise SettingsError(f"quarantined is {self.quarantined}, which is not a share", hint="from 0 to 1")
         if self.runs < 0:
             raise SettingsError(f"runs is {self.runs}", hint="0 or more")
+
+    @property
+    def largest_share(self) -> float:
+        """Largest share of the latest delivery that may be quarantined."""
+        return USUAL_SHARE if self.quarantined is None else self.quarantined
 
 
 class Feed(NamedTuple):
@@ -179,12 +186,12 @@ def feeds(connection: Connection, limits: Mapping[str, Limits]) -> list[Feed]:
         if day is None and name not in limits:
             continue  # only imported
         own = limits_of(name, limits)
-        counted = quarantined if own.quarantined != Limits().quarantined or quarantined >= FEW else 0
+        counted = quarantined if own.quarantined is not None or quarantined >= FEW else 0
         share = counted / (read + counted) if counted else 0.0
         said = "" if day is None else day.isoformat()
-        found.append(Feed(name, runs.get(source_id, 0), said, read, counted, share, own.quarantined, own.runs))
+        found.append(Feed(name, runs.get(source_id, 0), said, read, counted, share, own.largest_share, own.runs))
     absent = sorted(set(limits) - {name for name, _ in names} - {DEFAULT})
-    return found + [Feed(name, 0, "", 0, 0, 0.0, limits[name].quarantined, limits[name].runs) for name in absent]
+    return found + [Feed(name, 0, "", 0, 0, 0.0, limits[name].largest_share, limits[name].runs) for name in absent]
 
 
 def unread_sections(connection: Connection, limits: Mapping[str, Limits]) -> list[str]:

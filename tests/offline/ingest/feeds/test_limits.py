@@ -49,7 +49,9 @@ def test_a_few_strange_files_are_no_alarm_unless_the_source_has_a_limit(
     ingest(catalog, artifacts, str(tmp_path / "agents"))
     with catalog.reading() as connection:
         assert [feed.is_settled for feed in feeds(connection, {})] == [True]
-        assert [feed.is_settled for feed in feeds(connection, {"agents": Limits(0.1)})] == [False]
+        assert [feed.is_settled for feed in feeds(connection, {"agents": Limits(model_says=("Bye!",))})] == [True]
+        for share in (0.1, 0.5):  # the usual share, too, once somebody has chosen it
+            assert [feed.is_settled for feed in feeds(connection, {"agents": Limits(share)})] == [False]
         assert [feed.is_settled for feed in feeds(connection, {"agents": Limits(1.0, runs=1)})] == [False]
         assert [feed.source for feed in feeds(connection, {"agents": Limits(1.0), "absent": Limits(runs=1)})] == [
             "agents",
