@@ -33,6 +33,8 @@ from drsr.offline.store.kept import Kept, bytes_named, readings
 
 _KEPT, _LOOKED_UP = 64, 8
 """Hashes of a run that are held, and of these the ones that runs are found by."""
+_MOST_FOUND = 512
+"""Runs that one hash finds. More have a form in common, and looking at all of them would cost their square."""
 _CHARACTERS = 16_000
 """Of the head and of the tail of a long text: a form that all runs begin with does not make them alike."""
 _MOST_COMPARED = 16
@@ -74,10 +76,16 @@ class Neighbours:
         if sketch.opening in self._begun:
             return self._begun[sketch.opening]
         smallest = sketch.smallest
-        votes = Counter(row for value in smallest[:_LOOKED_UP].tolist() for row in self._found_by.get(value, ()))
+        votes = Counter(row for rows in self._found_with(smallest) for row in rows)
         likeness = [(_likeness(smallest, runs[row][0]), -row) for row, _ in votes.most_common(_MOST_COMPARED)]
         best, row = max(likeness, default=(0.0, 0))
         return runs[-row][1] if best >= THRESHOLD else None
+
+    def _found_with(self, smallest: Shingles) -> list[Sequence[int]]:
+        """Return the runs that share each of a text's hashes; those of a form only if it shares no others."""
+        found: list[Sequence[int]] = [self._found_by.get(value, ()) for value in smallest[:_LOOKED_UP].tolist()]
+        rare = [rows for rows in found if 0 < len(rows) < _MOST_FOUND]
+        return rare or found
 
     def add(self, sketch: Sketch, place: Neighbour) -> None:
         """Let later runs find this one."""
@@ -85,7 +93,9 @@ class Neighbours:
         if sketch.opening != _NO_OPENING:
             self._begun.setdefault(sketch.opening, place)
         for value in sketch.smallest[:_LOOKED_UP].tolist():
-            self._found_by.setdefault(value, []).append(len(runs))
+            found = self._found_by.setdefault(value, [])
+            if len(found) < _MOST_FOUND:
+                found.append(len(runs))
         runs.append((sketch.smallest, place))
 
     def _read(self) -> list[tuple[Shingles, Neighbour]]:

@@ -5,13 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from sqlalchemy import select
 
 from drsr.offline.catalog.engine import Catalog
 from drsr.offline.catalog.tables import Trajectory
 from drsr.offline.ingest import stage
-from drsr.offline.ingest.feeds.neighbours import sketch_of
+from drsr.offline.ingest.feeds.neighbours import _MOST_FOUND, Neighbour, Neighbours, Sketch, sketch_of
 from drsr.offline.ingest.near_duplicates import leaked_pairs
 from drsr.offline.ingest.stage import ingest
 from drsr.offline.ingest.trajectories import Trajectory as Recorded
@@ -100,3 +101,16 @@ def test_a_long_form_at_the_beginning_does_not_make_runs_alike() -> None:
 
     first, second = sketch_of(run(1)).smallest, sketch_of(run(2)).smallest
     assert 0 < len(set(first) & set(second)) < 0.6 * len(first)
+
+
+def test_a_form_that_all_runs_share_costs_the_same_for_each(catalog: Catalog, artifacts: ArtifactStore) -> None:
+    """A lookup looks at so many runs and no more; the copy of a late run is still found, by what is its own."""
+    neighbours = Neighbours(catalog, artifacts)
+    form = list(range(1, 6))  # five of the eight smallest hashes
+    for number in range(3 * _MOST_FOUND):
+        own = [10 + number, 10_000 + number, 20_000 + number]
+        neighbours.add(Sketch(0, np.array([*form, *own], dtype=np.uint64)), Neighbour(f"g{number}", "train"))
+    assert max(map(len, neighbours._found_by.values())) == _MOST_FOUND
+    last = 3 * _MOST_FOUND - 1
+    copy = np.array([*form, 10 + last, 10_000 + last, 20_000 + last], dtype=np.uint64)
+    assert neighbours.nearest(Sketch(0, copy)) == Neighbour(f"g{last}", "train")
