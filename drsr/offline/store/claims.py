@@ -133,14 +133,19 @@ class Claims:
     ) -> None:
         self._closed.set()
         self._thread.join()
-        try:
-            with self._catalog.writing() as connection:
-                connection.execute(delete(Claim).where(Claim.stage == self._stage, Claim.worker == self._worker))
-        except CatalogUnreachable as failure:
-            # Left behind, they are free after a minute, or once this process has ended. That must neither end what was
-            # done well nor hide why it was not.
-            if error is None and not failure.passing:
-                raise
+        for _ in range(2):  # a connection that was cut meanwhile shows only when it is used, and is replaced then
+            try:
+                with self._catalog.writing() as connection:
+                    connection.execute(delete(Claim).where(Claim.stage == self._stage, Claim.worker == self._worker))
+                return
+            except CatalogUnreachable as failure:
+                # Left behind, they are free after a minute, or once this process has ended. That must neither end what
+                # was done well nor hide why it was not.
+                if failure.passing:
+                    continue
+                if error is None:
+                    raise
+                return
 
     def take(self, connection: Connection, item: str) -> bool:
         """Claim an item inside the caller's write transaction; False while another living worker has it."""

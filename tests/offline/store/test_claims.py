@@ -10,6 +10,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 from sqlalchemy import Connection, select, update
@@ -17,9 +18,11 @@ from sqlalchemy import Connection, select, update
 from drsr.errors import CatalogUnreachable
 from drsr.offline.catalog.engine import Catalog
 from drsr.offline.catalog.label_tables import Claim
+from drsr.offline.catalog.migrations import open_catalog
 from drsr.offline.catalog.workers import is_gone, this_worker
 from drsr.offline.store import claims
 from drsr.offline.store.claims import LEASE_SECONDS, Claims, drop_claim, holder_lives
+from tests.offline.databases import fresh_database, not_accepting_connections
 
 
 def test_this_process_is_not_gone_and_an_ended_one_is() -> None:
@@ -142,6 +145,18 @@ def test_claims_that_cannot_be_given_back(catalog: Catalog, monkeypatch: pytest.
     else:
         with pytest.raises(CatalogUnreachable):
             work(None)
+
+
+def test_claims_are_given_back_after_the_database_was_away_for_a_moment(tmp_path: Path) -> None:
+    """Its connections were cut, and nobody has used one since."""
+    with fresh_database("postgresql", tmp_path, migrated=True) as url, open_catalog(url) as catalog:
+        with Claims(catalog, "label") as mine:
+            with catalog.writing() as connection:
+                assert mine.take(connection, "a")
+            with not_accepting_connections(catalog.engine.url):
+                pass
+        with catalog.reading() as connection:
+            assert connection.execute(select(Claim.item)).all() == []
 
 
 def test_whether_the_holder_of_an_item_lives(catalog: Catalog) -> None:
