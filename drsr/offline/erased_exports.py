@@ -85,13 +85,18 @@ def clean(repository: Path, exports: Path, keys: Keys, texts: Sequence[str]) -> 
 
     def in_dvc(repo: Any) -> Cleaned:
         locked = {stage.name: stage for stage in repo.index.stages if getattr(stage, "name", None)}
-        for name in (name for name in NAMES if name in locked):
+        for name in (name for name in NAMES if name in locked and _is_here(locked[name])):
             if name in touched or _names_rows(repo, locked[name], keys):
                 repo.commit(name, force=True)
         places = [repo.cache.local, *(repo.cloud.get_remote_odb(name) for name in repo.config["remote"])]
         return _clean_places(places, keys, texts)
 
     return with_dvc(repository, in_dvc)._replace(parts=parts)
+
+
+def _is_here(stage: Any) -> bool:
+    """Return whether the files of a stage are in the repository: elsewhere exported ones are none of DVC's."""
+    return all(file.exists for file in (*stage.deps, *stage.outs))
 
 
 def _names_rows(repo: Any, stage: Any, keys: Keys) -> bool:

@@ -219,6 +219,26 @@ def test_exports_that_were_cleaned_and_not_recorded_are_recorded_by_the_next_try
     assert not changed().keys() & set(stages)
 
 
+def test_exports_outside_of_the_repository_are_cleaned_though_its_own_are_not_here(
+    pipeline: Pipeline, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in a fresh clone, whose dvc.lock names outputs that nobody has checked out."""
+    repository, elsewhere = new_repository(tmp_path / "repository"), tmp_path / "elsewhere"
+    monkeypatch.chdir(repository)
+    for variable, value in (pipeline.settings | {"DRSR_CACHE": str(tmp_path / "cache")}).items():
+        monkeypatch.setenv(variable, value)
+    for stage_name in ("ingest", "freeze", "label", "featurize"):
+        record(stage_name)
+    name = run_names(pipeline.catalog)[0]
+    with pipeline.catalog.reading() as connection:
+        doomed = versions_of(connection, [name])
+        runs, states = [version.export_key for version in doomed], state_keys(connection, doomed)
+    (repository / "exports").rename(elsewhere)
+    keys = keys_of(runs, states, elsewhere)
+    assert main(["erase", name, "--reason", "asked for", "--exports", str(elsewhere)]) == 0
+    assert parts_with(keys, everything_below(elsewhere, repository / ".dvc")) == []
+
+
 def test_it_does_not_come_back(
     catalog: Catalog, artifacts: ArtifactStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
