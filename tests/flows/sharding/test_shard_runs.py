@@ -372,6 +372,9 @@ def test_a_catalog_that_is_away_when_a_flow_run_begins_or_ends(
     with shown_alive(catalog, "some-run"):
         assert (left, claims(catalog)) == (0, 1)
         left = 1
+    assert claims(catalog) == 0, "it was away for a moment"
+    with shown_alive(catalog, "some-run"):
+        left = 2
     assert claims(catalog) == 1, "it is left behind, and nobody is given up for that"
 
 
