@@ -11,6 +11,8 @@ export DVC_NO_ANALYTICS := 1
 export GX_ANALYTICS_ENABLED := false
 export AWS_EC2_METADATA_DISABLED := true
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
+# Else every command would compile again what it imports.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help install demo release report repro sample quick test frameworks fuzz crash lint format benchmarks sbom hashes audit-dependencies clean feast schemas images
 
